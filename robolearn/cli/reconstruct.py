@@ -25,6 +25,9 @@ class Args:
     # Scene package whose robot stands at the table (ur5e_table, panda_table, a folder); default:
     # the arm that capture.yaml names, else no robot.
     arm: str = ""
+    # What CoACD may take per object that is no box, cylinder or sphere [s]; its cut is used where
+    # it is nearer to the scan than ours. 0: it is not asked (pip install 'robolearn[decompose]').
+    coacd_seconds: float = 0.0
     # Print one JSON document and nothing else.
     json: bool = False
 
@@ -39,6 +42,7 @@ def main(argv: list[str]) -> int:
         args.out,
         task=args.task,
         arm=args.arm,
+        coacd_s=args.coacd_seconds,
         on_note=lambda text: say(text, quiet=args.json),
     )
     details = made.scene.config.provenance.details

@@ -12,10 +12,10 @@ import numpy as np
 
 from robolearn.capture.config import CaptureObject
 from robolearn.geometry import Pose, Vector, inverse, pose, rot_z, yaw_of
+from sim.reconstruction.convex import convex
 from sim.reconstruction.frames import Assumed
 from sim.reconstruction.meshes import solid, thinned
 from sim.reconstruction.objects import Scanned
-from sim.reconstruction.parts import convex_parts
 from sim.reconstruction.primitives import Primitive, fit_primitive, upright
 from sim.reconstruction.shapes import Faces, Inertia, OwnVertices, Vertices
 from sim.reconstruction.texture import Texture
@@ -56,6 +56,9 @@ class Body:
     primitive: Primitive | None
     parts: tuple[OwnVertices, ...]
     nearest: Primitive
+    # What collides, in words, and the mean distance from the scan of all that was tried [m].
+    collision: str
+    tried_m: dict[str, float]
     mass: Mass
     centre_m: Vector
     inertia: Inertia
@@ -72,9 +75,11 @@ class Body:
 
 
 def make_body(
-    scanned: Scanned, described: CaptureObject | None
+    scanned: Scanned, described: CaptureObject | None, coacd_s: float = 0.0
 ) -> tuple[Body, list[Assumed], list[str]]:
-    """The body of a scanned object, what was assumed of it and what there is to say."""
+    """The body of a scanned object, what was assumed of it and what there is to say. CoACD is given
+    ``coacd_s`` [s] for what no primitive is; 0: it is not asked.
+    """
     said: list[str] = []
     nearest = fit_primitive(scanned.vertices)
     fits = (
@@ -88,6 +93,8 @@ def make_body(
     mass, assumed = _mass(scanned.name, whole.volume_m3, described)
     drawn, faces = thinned(vertices, scanned.faces, DRAWN_FACES)
     primitive, parts = None, tuple[OwnVertices, ...]()
+    tried = {nearest.kind: nearest.error_m}
+    collision = nearest.kind
     if fits:
         primitive = replace(
             nearest,
@@ -95,7 +102,11 @@ def make_body(
             rotation=T_body_table[:3, :3] @ nearest.rotation,
         )
     else:
-        parts = convex_parts(drawn, faces)
+        cut = convex(drawn, faces, coacd_s)
+        parts, tried = cut.parts, {**tried, **cut.error_m}
+        collision = f"{len(parts)} convex parts by {cut.chosen}"
+        if cut.said:
+            said.append(f"{scanned.name}: {cut.said}")
     if scanned.unseen_share > 0.1:
         said.append(
             f"{scanned.name}: {scanned.unseen_share:.0%} of its surface was never seen and is"
@@ -109,6 +120,8 @@ def make_body(
         primitive=primitive,
         parts=parts,
         nearest=nearest,
+        tried_m=tried,
+        collision=collision,
         mass=mass,
         centre_m=whole.centre_m,
         inertia=mass.kg * whole.inertia,

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from scipy import ndimage, optimize
+from scipy import ndimage, optimize, spatial
 
 from robolearn.capture.config import CaptureObject
-from robolearn.geometry import Vector
-from robolearn.shapes import Floats
+from robolearn.geometry import XY, Vector
+from robolearn.shapes import Floats, OwnIndex
 from sim.reconstruction.frames import Assumed, PosedFrame
-from sim.reconstruction.shapes import Faces, Field, Labels, Vertices, Voxels
+from sim.reconstruction.shapes import Faces, Field, Labels, OwnPoints, Points, Vertices, Voxels
 from sim.reconstruction.volume import Volume, surface
 
 _ndimage: Any = ndimage
+_KDTree: Any = cast("Any", spatial).KDTree
 _assign: Any = cast("Any", optimize).linear_sum_assignment
 
 # Voxels of the coarse volume and of an object's own, at most about so many; sides [m].
@@ -29,6 +30,9 @@ _COARSE, _FINE = 1_200_000, 700_000
 _COARSE_M, _FINE_M, _WIDEST_M = 0.004, 0.0015, 0.02
 # Smaller clusters are specks [m^3], lower ones are not told from the table.
 _LEAST_M3 = 1.5e-6
+# Things that touch are cut at a neck, a cross-section of this share of both sides', or where it
+# changes by this share.
+_NECK, _STEP = 0.8, 0.2
 # Share of its outer voxels that some camera saw.
 _SEEN_SHELL = 0.4
 # An object named in capture.yaml lies this near to where it says.
@@ -43,6 +47,9 @@ class Cluster:
     high: Vector
     volume_m3: float
     cut: bool
+    # Of one of several things that touch: where it is, and where the others are [m].
+    own: OwnPoints | None = None
+    others: OwnPoints | None = None
 
     @property
     def middle(self) -> Vector:
@@ -69,9 +76,15 @@ def clearance_m(noise_m: float, voxel_m: float) -> float:
 
 
 def find_clusters(
-    frames: Sequence[PosedFrame], low: Vector, high: Vector, noise_m: float
+    frames: Sequence[PosedFrame],
+    low: Vector,
+    high: Vector,
+    noise_m: float,
+    seeds: Sequence[tuple[float, float]] = (),
 ) -> list[Cluster]:
-    """Clusters on the table within the workspace, largest first."""
+    """Clusters on the table within the workspace, largest first. One that holds several ``seeds``
+    (places of different objects [m]) is cut between them where it is thinnest.
+    """
     extent = high - low
     voxel = max(_COARSE_M, float(extent.prod() / _COARSE) ** (1 / 3))
     below = np.array([low[0], low[1], -2.0 * voxel])
@@ -83,6 +96,7 @@ def find_clusters(
     solid[:, :, volume.centres(2) < clearance_m(noise_m, voxel)] = False
     labels, _ = _labelled(solid)
     seen = volume.seen
+    volume_high = below + voxel * (np.array(solid.shape) - 1.0)
     out: list[Cluster] = []
     for k, box in enumerate(_ndimage.find_objects(labels), 1):
         own = labels[box] == k
@@ -92,11 +106,67 @@ def find_clusters(
         if size < _LEAST_M3 or float(seen[box][shell].mean()) < _SEEN_SHELL:
             continue
         first = np.array([s.start for s in box])
-        last = np.array([s.stop - 1 for s in box])
-        rim = bool((first[:2] == 0).any() or (last[:2] == np.array(labels.shape[:2]) - 1).any())
-        a, b = below + voxel * (first - 0.5), below + voxel * (last + 0.5)
-        out.append(Cluster(np.array([a[0], a[1], 0.0]), b, size, rim))
+        at = below + voxel * (first + np.argwhere(own))
+        parts = _parted(at, seeds, voxel)
+        for part in np.unique(parts):
+            inside = parts == part
+            a, b = at[inside].min(axis=0), at[inside].max(axis=0)
+            whole = bool(inside.all())
+            rim = (a[:2] < below[:2] + 0.5 * voxel) | (b[:2] > volume_high[:2] - 0.5 * voxel)
+            out.append(
+                Cluster(
+                    np.array([*(a[:2] - 0.5 * voxel), 0.0]),
+                    b + 0.5 * voxel,
+                    float(inside.sum()) * voxel**3,
+                    bool(rim.any()),
+                    None if whole else at[inside],
+                    None if whole else at[~inside],
+                )
+            )
     return sorted(out, key=lambda c: -c.volume_m3)
+
+
+def _parted(at: Points, seeds: Sequence[tuple[float, float]], voxel: float) -> OwnIndex:
+    """Which seed's thing every voxel ``[n]`` of a cluster is: of every two seeds in it, on which
+    side of the plane that cuts it between them; all 0 where fewer than two are in it.
+    """
+    inside = [np.array(s) for s in seeds if (np.abs(at[:, :2] - s).max(axis=1) < 1.5 * voxel).any()]
+    if len(inside) < 2:
+        return np.zeros(len(at), dtype=np.int64)
+    away = np.stack([np.linalg.norm(at[:, :2] - s, axis=1) for s in inside], axis=1)
+    lost = np.zeros(away.shape, dtype=np.int64)
+    for i in range(len(inside)):
+        for j in range(i + 1, len(inside)):
+            along = (at[:, :2] - inside[i]) @ _unit(inside[j] - inside[i])
+            cut = _cut_between(along, float(np.linalg.norm(inside[j] - inside[i])), voxel)
+            lost[:, j] += along < cut
+            lost[:, i] += along >= cut
+    # Who loses against fewest; the nearest of these.
+    return np.argmin(lost + 1e-3 * away / (away.max() + 1e-9), axis=1).astype(np.int64)
+
+
+def _cut_between(along: Floats, length: float, voxel: float) -> float:
+    """Where a row of voxels is cut between its ends 0 and ``length`` [m]: at a neck, else where
+    its cross-section changes most, else in the middle.
+    """
+    edges = np.arange(0.15 * length, 0.85 * length + voxel, voxel)
+    if len(edges) < 4:
+        return 0.5 * length
+    area = np.histogram(along, edges)[0].astype(np.float64)
+    middles = 0.5 * (edges[1:] + edges[:-1])
+    thin = int(np.argmin(area))
+    sides = [float(np.median(part)) for part in (area[: thin + 1], area[thin:])]
+    if 0 < thin < len(area) - 1 and area[thin] < _NECK * min(sides):
+        return float(middles[thin])
+    step = np.abs(np.diff(area))
+    most = int(np.argmax(step))
+    if step[most] > _STEP * float(np.median(area)):
+        return float(edges[most + 1])
+    return 0.5 * length
+
+
+def _unit(v: XY) -> XY:
+    return v / max(float(np.linalg.norm(v)), 1e-9)
 
 
 def name_clusters(
@@ -134,7 +204,8 @@ def name_clusters(
         said.append(
             f"{', '.join(missing)}: not found; {len(clusters)} thing(s) stand on the table,"
             f" capture.yaml names {len(objects)}. Things that touch are seen as one: move them"
-            " 2 cm apart; what is flatter than a few millimetres, black or shiny is not seen"
+            " 2 cm apart, or give at_m of each so that they are cut apart; what is flatter than a"
+            " few millimetres, black or shiny is not seen"
         )
     for cluster in left[len(rest) :]:
         name = next(n for n in (f"object_{k}" for k in range(1, 1000)) if n not in named)
@@ -144,6 +215,12 @@ def name_clusters(
                 f"{name}: something at {cluster.middle[0]:.2f}, {cluster.middle[1]:.2f} m that"
                 " capture.yaml does not name; take it away, or name it"
             )
+    touching = [name for name, cluster in named.items() if cluster.others is not None]
+    if touching:
+        text = ", ".join(touching)
+        why = "they touch; cut between the places of at_m, where together they are thin or change"
+        assumed.append(Assumed("where one thing ends and the next begins", text, why))
+        said.append(f"{text} touch other things: move them 2 cm apart for surfaces that were seen")
     for name, cluster in named.items():
         if cluster.cut:
             said.append(f"{name} reaches out of the workspace; enlarge it in capture.yaml")
@@ -165,6 +242,11 @@ def scan_object(
         volume.integrate(f.depth_m(), f.K, f.T_table_camera)
     field = volume.field()
     heights = volume.centres(2)
+    if cluster.own is not None and cluster.others is not None:
+        solid = np.argwhere(field < 0)
+        at = low + voxel * solid
+        foreign = _KDTree(cluster.others).query(at)[0] < _KDTree(cluster.own).query(at)[0]
+        field[tuple(solid[foreign].T)] = 0.5
     kept = _own(field, heights, clearance_m(noise_m, voxel), low, voxel, cluster)
     # Whatever is not the object is free; the table's plane is its lower side.
     field = np.where(kept, field, np.maximum(field, 0.5))

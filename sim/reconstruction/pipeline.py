@@ -92,6 +92,7 @@ def place_scan(capture: Capture) -> PlacedScan:
     left_out = {name: f.what for f in report.findings for name in f.frames}
     said = [f.what for f in report.findings]
     scanned = [f for f in report.usable if f.set.purpose == "scan" and f.depth_file is not None]
+    _require_depth(capture, len(report.usable), len(scanned))
     if len(scanned) < LEAST_FRAMES:
         raise DataError(
             f"{capture.path}: {len(scanned)} usable picture(s) with depth in sets with 'purpose:"
@@ -108,9 +109,12 @@ def place_scan(capture: Capture) -> PlacedScan:
     )
 
 
-def reconstruct(capture: Capture, on_note: Callable[[str], None] | None = None) -> Reconstruction:
-    """Every stage from a capture folder to bodies. DataError, SceneError: nothing of use can be
-    made of it, with what to do.
+def reconstruct(
+    capture: Capture, on_note: Callable[[str], None] | None = None, coacd_s: float = 0.0
+) -> Reconstruction:
+    """Every stage from a capture folder to bodies; CoACD is given ``coacd_s`` [s] per object.
+
+    DataError, SceneError: nothing of use can be made of it, with what to do.
     """
     tell = on_note or (lambda _: None)
     clock = _Clock()
@@ -128,14 +132,15 @@ def reconstruct(capture: Capture, on_note: Callable[[str], None] | None = None) 
     held_out = tuple(f for f in registered.frames if f.name in kept_back)
     used = tuple(f for f in registered.frames if f.name not in kept_back)
     clock.stage("registration")
-    clusters = find_clusters(used, low, high, noise)
+    objects = capture.config.objects
+    seeds = [o.at_m for o in objects if o.at_m is not None]
+    clusters = find_clusters(used, low, high, noise, seeds)
     if not clusters:
         raise SceneError(
             f"{capture.path}: nothing stands on the table within {np.round(low, 2).tolist()} to"
             f" {np.round(high, 2).tolist()} m; check workspace in capture.yaml, and the depth's"
             " range"
         )
-    objects = capture.config.objects
     named, about, guessed = name_clusters(clusters, objects)
     assumed += guessed
     said += about
@@ -143,7 +148,9 @@ def reconstruct(capture: Capture, on_note: Callable[[str], None] | None = None) 
     described = {o.name: o for o in objects}
     bodies: list[Body] = []
     for name, cluster in named.items():
-        body, more, about = make_body(scan_object(name, cluster, used, noise), described.get(name))
+        body, more, about = make_body(
+            scan_object(name, cluster, used, noise), described.get(name), coacd_s
+        )
         bodies.append(body)
         assumed += more
         said += about
@@ -169,6 +176,20 @@ def reconstruct(capture: Capture, on_note: Callable[[str], None] | None = None) 
         notes=(*scan.notes, registered.note),
         registered=registered.changed,
         seconds=clock.seconds,
+    )
+
+
+def _require_depth(capture: Capture, usable: int, scanned: int) -> None:
+    """DataError that says what to do with pictures that have none."""
+    colour = sum(f.depth_file is None for f in capture.of("scan"))
+    if scanned or not colour:
+        return
+    raise DataError(
+        f"{capture.path}: none of {colour} pictures of the scan ({usable} usable in all) has depth;"
+        " surfaces are found from depth, and none is invented from colours. Take the scan with a"
+        " depth camera (RealSense, a phone with LiDAR), or compute depth from the pictures with"
+        " another program (COLMAP's dense stereo, scaled by the arm's poses) and enter it as"
+        " docs/capture_format.md says: depth in frames.csv, depth.scale_m in capture.yaml"
     )
 
 
@@ -255,5 +276,6 @@ def _texel(f: PosedFrame, at: Vector) -> float:
 
 def _sentence(body: Body) -> str:
     size = " x ".join(f"{2e3 * v:.0f}" for v in body.half_size_m)
-    shape = body.primitive.kind if body.primitive else f"{len(body.parts)} convex parts"
-    return f"{body.name}: {size} mm, {shape}, {1e3 * body.mass.kg:.0f} g ({body.mass.source})"
+    return (
+        f"{body.name}: {size} mm, {body.collision}, {1e3 * body.mass.kg:.0f} g ({body.mass.source})"
+    )

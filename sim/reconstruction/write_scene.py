@@ -302,6 +302,10 @@ def _add_photographed(
                 str(folder / entry["background"]),
                 np.ascontiguousarray(frame.picture()[..., ::-1]),
             )
+            if frame.has_depth:
+                entry["background_depth"] = f"background_{called}.depth.png"
+                millimetres = np.clip(np.rint(1e3 * frame.depth_m()), 0, 65535).astype(np.uint16)
+                cv2.imwrite(str(folder / entry["background_depth"]), millimetres)
         out.append((entry, lens))
     return out
 
@@ -436,7 +440,8 @@ def _object(body: Body) -> dict[str, Any]:
         ],
         "size_mm": [_round(2e3 * float(v)) for v in body.half_size_m],
         "volume_cm3": _round(1e6 * body.volume_m3),
-        "collision": body.primitive.kind if body.primitive else f"{len(body.parts)} convex parts",
+        "collision": body.collision,
+        "collision_error_mm": {name: _round(1e3 * e) for name, e in body.tried_m.items()},
         "nearest_primitive": {"kind": fit.kind, "error_mm": _round(1e3 * fit.error_m)},
         "faces": len(body.faces),
         "unseen_share": _round(body.unseen_share),

@@ -31,12 +31,14 @@ from sim.rendering.renderer import (
     update_poses,
 )
 from sim.scene.config import CameraConfig, Scene, SceneConfig, require_name
-from sim.shapes import GeomPicture
+from sim.shapes import DepthPicture, GeomPicture
 
 GeomFlags = Bool[NDArray[np.bool_], " geoms"]
 
 Projection = Literal["perspective", "orthographic"]
 
+# What is photographed hides what is drawn this far behind it [m].
+_HIDDEN_M = 0.01
 # From MuJoCo's camera axes (y up, looking along -z) to those of vision.
 _FLIP = np.diag([1.0, -1.0, -1.0])
 
@@ -131,8 +133,10 @@ class Cameras:
             for name, picture in zip(signals, pictures, strict=True):
                 out[name] = picture
                 if name in self._overlays:
-                    ids = renderer.segmentation(data, self._views[name])
-                    out[name] = self._overlays[name].compose(picture, ids)
+                    overlay, view = self._overlays[name], self._views[name]
+                    ids = renderer.segmentation(data, view)
+                    depth = renderer.depth(data, view) if overlay.depth is not None else None
+                    out[name] = overlay.compose(picture, ids, depth)
         return out
 
     def calibrations(self) -> dict[str, Calibration]:
@@ -148,15 +152,22 @@ class Cameras:
 @dataclass(frozen=True, slots=True)
 class Overlay:
     """A photograph, and which geoms are drawn over it: ``foreground [ngeom + 1]``, the last entry
-    (id -1, nothing drawn) is false.
+    (id -1, nothing drawn) is false. ``depth``: the photograph's [m], infinite where nothing was
+    measured; None where nobody knows it.
     """
 
     photo: Picture
     foreground: GeomFlags
+    depth: DepthPicture | None = None
 
-    def compose(self, drawn: Picture, ids: GeomPicture) -> Picture:
-        """The drawn foreground over the photograph."""
-        return np.where(self.foreground[ids][..., None], drawn, self.photo)
+    def compose(
+        self, drawn: Picture, ids: GeomPicture, drawn_m: DepthPicture | None = None
+    ) -> Picture:
+        """The drawn foreground over the photograph, where nothing photographed hides it."""
+        front = self.foreground[ids]
+        if self.depth is not None and drawn_m is not None:
+            front &= drawn_m < self.depth + _HIDDEN_M
+        return np.where(front[..., None], drawn, self.photo)
 
 
 def signal_name(camera: CameraConfig) -> str:
@@ -258,6 +269,9 @@ def check_cameras(scene: Scene, model: mujoco.MjModel, where: str) -> None:
             raise SceneError(f"{at}: foreground needs a background")
         if camera.background:
             photograph(scene.path, camera, at)
+        if camera.background_depth and not camera.background:
+            raise SceneError(f"{at}: background_depth needs a background")
+        _depth(scene.path, camera, View(camera.name, camera.width, camera.height))
 
 
 def _check_rate(camera: CameraConfig, config: SceneConfig, at: str) -> None:
@@ -293,7 +307,24 @@ def _overlay(scene: Scene, model: mujoco.MjModel, camera: CameraConfig, view: Vi
     photo = photograph(scene.path, camera, f"{scene.path}/scene.yaml: camera {camera.name}")
     resized = cv2.resize(photo, (view.width, view.height), interpolation=cv2.INTER_AREA)
     front = np.append(foreground(model, camera.foreground), False)
-    return Overlay(np.asarray(resized, dtype=np.uint8), front)
+    return Overlay(np.asarray(resized, dtype=np.uint8), front, _depth(scene.path, camera, view))
+
+
+def _depth(folder: Path, camera: CameraConfig, view: View) -> DepthPicture | None:
+    """How far away everything in the photograph is [m]; None where nobody knows."""
+    if not camera.background_depth:
+        return None
+    at = f"{folder}/scene.yaml: camera {camera.name}"
+    path = _file(folder, camera.background_depth, f"{at}: background_depth")
+    raw = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+    if raw is None or raw.dtype != np.uint16 or raw.shape != (camera.height, camera.width):
+        raise SceneError(
+            f"{at}: '{camera.background_depth}' must be a picture of one channel with 16 bits"
+            f" (millimetres) and {camera.width} x {camera.height} pixels"
+        )
+    # The nearest pixel's: edges must not be blended.
+    sized = cv2.resize(raw, (view.width, view.height), interpolation=cv2.INTER_NEAREST)
+    return np.where(sized > 0, 1e-3 * sized, np.inf).astype(np.float32)
 
 
 def foreground(model: mujoco.MjModel, bodies: Sequence[str] = ()) -> GeomFlags:
@@ -319,13 +350,7 @@ def foreground(model: mujoco.MjModel, bodies: Sequence[str] = ()) -> GeomFlags:
 
 def photograph(folder: Path, camera: CameraConfig, at: str) -> Picture:
     """The picture behind a camera, RGB. SceneError, which begins with ``at``: there is none."""
-    path = folder / camera.background
-    if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
-        pictures = sorted(p.name for p in folder.iterdir() if p.suffix in (".png", ".jpg"))
-        raise SceneError(
-            f"{at}: background '{camera.background}' is not a file of the package; it has:"
-            f" {pictures}"
-        )
+    path = _file(folder, camera.background, f"{at}: background")
     picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
     if picture is None:
         raise SceneError(f"{at}: '{camera.background}' is not a picture that can be read")
@@ -336,3 +361,11 @@ def photograph(folder: Path, camera: CameraConfig, at: str) -> Picture:
             f" {camera.width} x {camera.height}"
         )
     return np.ascontiguousarray(picture[..., ::-1], dtype=np.uint8)
+
+
+def _file(folder: Path, name: str, at: str) -> Path:
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
+        pictures = sorted(p.name for p in folder.iterdir() if p.suffix in (".png", ".jpg"))
+        raise SceneError(f"{at} '{name}' is not a file of the package; it has: {pictures}")
+    return path

@@ -108,7 +108,9 @@ class CameraConfig:
     With a ``signal`` the env offers its pictures at ``rate_hz`` (0: the control rate), drawn with
     ``quality``. ``intrinsics``: fx, fy, cx, cy [px] of a calibrated camera; without, the MJCF's.
     ``background``: a photograph of the package, over which the bodies of ``foreground`` and what
-    hangs on them are drawn (without names: everything that can move).
+    hangs on them are drawn (without names: everything that can move). ``background_depth``: the
+    photograph's depth, 16 bits of millimetres, 0 where nothing was measured: what is photographed
+    nearer than what is drawn hides it.
     """
 
     name: str
@@ -119,6 +121,7 @@ class CameraConfig:
     quality: Literal["fast", "plain", "full"] = "fast"
     intrinsics: tuple[float, ...] = ()
     background: str = ""
+    background_depth: str = ""
     foreground: tuple[str, ...] = ()
 
 

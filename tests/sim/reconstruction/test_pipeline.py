@@ -13,16 +13,23 @@ import yaml
 from robolearn.capture.config import CaptureArm, CaptureObject, CaptureWorkspace
 from robolearn.capture.folder import Capture, read_capture
 from robolearn.errors import DataError, RobolearnError, SceneError
-from robolearn.geometry import pose_error, rot_z
+from robolearn.geometry import pose, pose_error, rot_z, rotation_from_rotvec
 from robolearn.types import Condition
 from sim.env.scene_check import check_scene
 from sim.env.scene_env import SceneEnv
 from sim.reconstruction.bodies import make_body
 from sim.reconstruction.meshes import is_closed
-from sim.reconstruction.objects import Cluster, Scanned, name_clusters
+from sim.reconstruction.objects import (
+    Cluster,
+    Scanned,
+    find_clusters,
+    name_clusters,
+    scan_object,
+)
 from sim.reconstruction.pipeline import Reconstruction, place_scan, reconstruct
+from sim.reconstruction.refine import register
 from sim.reconstruction.write_scene import SceneChoice, write_reconstructed
-from tests.sim.reconstruction.worlds import World
+from tests.sim.reconstruction.worlds import Thing, World, shoot
 
 
 def in_table(body) -> np.ndarray:
@@ -203,3 +210,80 @@ def test_an_empty_table_and_too_few_pictures_are_refused(capture_folder: Path) -
     corner = CaptureWorkspace((0.15, 0.15, 0.0), (0.2, 0.2, 0.1))
     with pytest.raises(SceneError, match="nothing stands on the table"):
         reconstruct(_edited(capture_folder, workspace=corner))
+
+
+def test_things_that_touch_are_cut_apart_where_their_places_are_known(tmp_path: Path) -> None:
+    boxes = tuple(
+        Thing(name, "box", (("box", (0.03, 0.025, up), (0.0, 0.0, up)),), (x, 0.0, 0.0), rgb, 0.1)
+        for name, x, up, rgb in (
+            ("a", -0.03, 0.02, (0.8, 0.2, 0.2)),
+            ("b", 0.03, 0.035, (0.2, 0.2, 0.8)),
+        )
+    )
+    capture = read_capture(shoot(tmp_path / "c", World(boxes, 4), views=10))
+    scan = place_scan(capture)
+    low, high = np.array([-0.22, -0.22, 0.0]), np.array([0.22, 0.22, 0.16])
+    (one,) = find_clusters(scan.frames, low, high, 0.001)
+    named, said, assumed = name_clusters([one], capture.config.objects)
+    assert len(named) == 1
+    assert "or give at_m of each" in said[0]
+    seeds = [o.at_m for o in capture.config.objects]
+    clusters = find_clusters(scan.frames, low, high, 0.001, seeds)
+    named, said, assumed = name_clusters(clusters, capture.config.objects)
+    assert set(named) == {"a", "b"}
+    assert [a.what for a in assumed] == ["where one thing ends and the next begins"]
+    assert "a, b touch other things" in said[0] or "b, a touch other things" in said[0]
+    for thing in boxes:
+        scanned = scan_object(thing.name, named[thing.name], scan.frames, 0.001)
+        size = np.ptp(scanned.vertices, axis=0)
+        half = np.array(thing.parts[0][1])
+        np.testing.assert_allclose(size, 2 * half, atol=0.012)
+        assert is_closed(scanned.faces)
+
+
+def test_pictures_that_are_a_few_millimetres_off_are_brought_together(
+    capture_folder: Path, world: World
+) -> None:
+    capture, rng = read_capture(capture_folder), np.random.default_rng(1)
+
+    def off(T: np.ndarray) -> np.ndarray:
+        turn, move = (v / np.linalg.norm(v) for v in rng.normal(size=(2, 3)))
+        return T @ pose(rotation_from_rotvec(np.deg2rad(0.5) * turn), 0.003 * move)
+
+    frames = tuple(
+        dataclasses.replace(f, T_world_camera=off(f.T_world_camera)) for f in capture.frames
+    )
+    scan = place_scan(dataclasses.replace(capture, frames=frames))
+    low, high = np.array([-0.22, -0.22, 0.0]), np.array([0.22, 0.22, 0.16])
+    moved = register(scan.frames, scan.frames, low, high, scan.noise_m)
+    truth = {f.name: f.T_world_camera for f in capture.frames}
+    assert moved.changed, moved.note
+    before, after = (
+        np.stack([f.T_table_camera @ np.linalg.inv(truth[f.name]) for f in some])
+        for some in (scan.frames, moved.frames)
+    )
+    # What they are off at the table, against each other: where all of it lies, nobody can know.
+    before, after = ((T[:, :3, 3] - T[:, :3, 3].mean(axis=0)) for T in (before, after))
+    assert np.median(np.linalg.norm(after, axis=1)) < 0.6 * np.median(
+        np.linalg.norm(before, axis=1)
+    )
+
+
+def test_exact_poses_and_an_empty_table_stay_as_they_were_given(capture_folder: Path) -> None:
+    capture = read_capture(capture_folder)
+    scan = place_scan(capture)
+    for low, high in (
+        ((-0.22, -0.22, 0.0), (0.22, 0.22, 0.16)),
+        ((0.15, 0.15, 0.0), (0.2, 0.2, 0.1)),
+    ):
+        moved = register(scan.frames, scan.frames, np.array(low), np.array(high), scan.noise_m)
+        assert not moved.changed
+        assert moved.frames == scan.frames
+        assert moved.note.startswith("poses as given")
+
+
+def test_pictures_without_depth_are_refused_with_what_to_do(capture_folder: Path) -> None:
+    capture = read_capture(capture_folder)
+    frames = tuple(dataclasses.replace(f, depth_file=None) for f in capture.frames)
+    with pytest.raises(DataError, match=r"none of 12 pictures.*has depth.*COLMAP"):
+        place_scan(dataclasses.replace(capture, frames=frames))

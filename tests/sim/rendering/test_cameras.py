@@ -194,6 +194,32 @@ def test_the_drawn_foreground_lies_over_the_photograph(tmp_path: Path) -> None:
     env.close()
 
 
+def test_what_is_photographed_nearer_hides_what_is_drawn(tmp_path: Path) -> None:
+    photo = np.full((96, 96, 3), 77, np.uint8)
+    cv2.imwrite(str(tmp_path / "wall.png"), photo)
+    # The left half is right before the lens, of the right one nothing was measured.
+    depth = np.zeros((96, 96), np.uint16)
+    depth[:, :48] = 1
+    cv2.imwrite(str(tmp_path / "depth.png"), depth)
+    camera = {**TOP, "background": "wall.png", "background_depth": "depth.png"}
+    env = SceneEnv(load_scene(package(tmp_path, camera)))
+    env.reset(START, np.random.default_rng(0))
+    image = env.observe().value("top/image")
+    plain = Renderer(env.model, "fast")
+    view = View("top", 96, 96)
+    drawn, front = (
+        plain.image(env.data, view),
+        foreground(env.model)[plain.segmentation(env.data, view)],
+    )
+    plain.close()
+    env.close()
+    assert front[:, :48].any()
+    assert front[:, 48:].any()
+    assert (image[:, :48] == 77).all()
+    right = front & (np.arange(96) >= 48)
+    assert np.array_equal(image[right], drawn[right])
+
+
 def test_named_bodies_are_the_foreground(tmp_path: Path) -> None:
     model = load_scene("pusht_reference").compile()
     block = foreground(model, ("block",))
@@ -222,6 +248,11 @@ def test_named_bodies_are_the_foreground(tmp_path: Path) -> None:
         ({**TOP, "background": "../a.png"}, "not a file of the package"),
         ({**TOP, "background": "broken.png"}, "not a picture"),
         ({**TOP, "background": "odd.png"}, "another shape"),
+        ({**TOP, "background_depth": "odd.png"}, "needs a background"),
+        (
+            {**TOP, "background": "square.png", "background_depth": "odd.png"},
+            "one channel with 16 bits",
+        ),
         ({**TOP, "quality": "best"}, "best"),
         ({**TOP, "name": "tpo"}, "Did you mean 'top'"),
     ],
@@ -231,6 +262,7 @@ def test_what_is_wrong_with_a_camera_is_named(
 ) -> None:
     (tmp_path / "broken.png").write_bytes(b"no picture")
     cv2.imwrite(str(tmp_path / "odd.png"), np.zeros((10, 30, 3), np.uint8))
+    cv2.imwrite(str(tmp_path / "square.png"), np.zeros((30, 30, 3), np.uint8))
     with pytest.raises(SceneError, match=message):
         load_scene(package(tmp_path, camera))
 
