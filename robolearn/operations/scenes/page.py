@@ -23,7 +23,7 @@ def verified_page(found: Verified) -> str:
     """The whole document, self-contained."""
     tiles = [
         Tile(figure(m), f"good: {limit(m.limit, m.limit.good)}", m.limit.name)
-        for m in found.measures[:3]
+        for m in _worst(found)
     ]
     summary = [
         f"Verdict: {found.verdict}. {_ADVICE[found.verdict]}",
@@ -41,6 +41,12 @@ def verified_page(found: Verified) -> str:
         f" {found.capture}, {kind}."
     )
     return page(f"Scene {found.scene}: {found.verdict}", subtitle, summary, tiles, sections)
+
+
+def _worst(found: Verified) -> list[Measure]:
+    """Three measures for the top of the page: the worst verdicts, else the first."""
+    order = ("refuse", "use with care", "use")
+    return sorted(found.measures, key=lambda m: order.index(m.verdict))[:3]
 
 
 def figure(m: Measure) -> str:
@@ -103,7 +109,7 @@ def _slider(view: Compared) -> str:
 def _measures(found: Verified) -> str:
     rows = [
         [
-            m.limit.name,
+            f"{m.limit.name} ({m.worst})" if m.worst else m.limit.name,
             figure(m),
             limit(m.limit, m.limit.good),
             limit(m.limit, m.limit.bearable),

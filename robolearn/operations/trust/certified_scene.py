@@ -39,8 +39,8 @@ def _found(where: str, folder: Path | None) -> str:
 
 
 def drift_of(where: str, folder: Path | None = None) -> tuple[Drift, str]:
-    """Whether the real table is still as the scene says, and when that was looked at last
-    (``robolearn scene drift``). Errors: SceneError for a record that is none.
+    """Whether the real table is still as the scene says, and what told so and when last (``robolearn
+    scene drift``). Errors: SceneError for a record that is none.
     """
     name = WorldName.parse(_found(where, folder))
     if not is_scene(name):
@@ -50,5 +50,8 @@ def drift_of(where: str, folder: Path | None = None) -> tuple[Drift, str]:
     if record is None or not record.parts:
         return "not measured", ""
     verdicts = {part.verdict for part in record.parts.values()}
-    state: Drift = "moved" if record.moved else "unmoved" if verdicts == {"unmoved"} else "not told"
-    return state, max(part.checked_at for part in record.parts.values())
+    order: tuple[Drift, ...] = ("moved", "not told", "unmoved")
+    worst = next(v for v in order if v in verdicts)
+    looked = max(part.checked_at for part in record.parts.values())
+    named = [n for n, part in record.parts.items() if part.verdict == worst]
+    return worst, f"{looked}: {', '.join(named)}"

@@ -276,9 +276,10 @@ def test_exact_poses_and_an_empty_table_stay_as_they_were_given(capture_folder: 
         ((-0.22, -0.22, 0.0), (0.22, 0.22, 0.16)),
         ((0.15, 0.15, 0.0), (0.2, 0.2, 0.1)),
     ):
-        moved = register(scan.frames, scan.frames, np.array(low), np.array(high), scan.noise_m)
+        some = scan.frames[:6]
+        moved = register(some, some, np.array(low), np.array(high), scan.noise_m)
         assert not moved.changed
-        assert moved.frames == scan.frames
+        assert moved.frames == some
         assert moved.note.startswith("poses as given")
 
 
