@@ -54,7 +54,7 @@ def reconstruct(
     Errors: ConfigError, DataError, SceneError with what to do; nothing is written then.
     """
     if not 0 <= coacd_s < math.inf:
-        raise ConfigError(f"--coacd-seconds is a budget of 0 s or more, got {coacd_s}")
+        raise ConfigError(f"what CoACD may take is 0 s or more, got {coacd_s}")
     if coacd_s > 0:
         require_coacd()
     taken, choice = read_capture(capture), SceneChoice(task, arm)
