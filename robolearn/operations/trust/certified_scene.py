@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from eval.trust.certificate import Drift
@@ -50,8 +51,8 @@ def drift_of(where: str, folder: Path | None = None) -> tuple[Drift, str]:
     if record is None or not record.parts:
         return "not measured", ""
     verdicts = {part.verdict for part in record.parts.values()}
-    order: tuple[Drift, ...] = ("moved", "not told", "unmoved")
-    worst = next(v for v in order if v in verdicts)
+    order: Sequence[Drift] = ("moved", "not told", "unmoved")
+    worst: Drift = next(v for v in order if v in verdicts)
     looked = max(part.checked_at for part in record.parts.values())
     named = [n for n, part in record.parts.items() if part.verdict == worst]
     return worst, f"{looked}: {', '.join(named)}"
