@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from eval.hashed_file import DocumentKind, hashed_text, read_hashed, write_hashed
 from eval.plain import write_text
 from eval.rule import Rule
-from robolearn.config import config_hash, from_dict, load_yaml, to_dict
+from robolearn.config import from_dict, to_dict
 from robolearn.errors import ConfigError
 
-FORMAT = "robolearn plan"
-VERSION = 1
+KIND = DocumentKind("robolearn plan", 1, "robolearn suite plan")
 FOLDER = "plans"
 
 
@@ -101,32 +101,17 @@ class Standing:
 
 def write_plan(path: Path, plan: Preregistration) -> Registered:
     """Write a plan's file. Raises :class:`ConfigError` for one that exists: trials refer to it."""
-    import yaml
+    return Registered(write_hashed(path, KIND, to_dict(plan)), plan)
 
-    if path.exists():
-        raise ConfigError(f"out: '{path}' is there already; a plan is not written over")
-    values = {"format": FORMAT, "version": VERSION, **to_dict(plan)}
-    found = Registered(config_hash(values), plan)
-    document = {"hash": found.hash, **values}
-    write_text(path, yaml.safe_dump(document, sort_keys=False, width=98))
-    return found
+
+def plan_text(plan: Preregistration) -> str:
+    """The text of the plan's file."""
+    return hashed_text(KIND, to_dict(plan))
 
 
 def read_plan(path: Path) -> Registered:
     """Read a plan's file; :class:`ConfigError` for one that was edited since it was written."""
-    values = dict(load_yaml(path))
-    said, digest = values.pop("hash", None), config_hash(values)
-    kind = (values.pop("format", None), values.pop("version", None))
-    if kind != (FORMAT, VERSION):
-        raise ConfigError(
-            f"'{path}' says {kind}; expected version {VERSION} of '{FORMAT}', as 'robolearn suite"
-            " plan' writes it"
-        )
-    if said != digest:
-        raise ConfigError(
-            f"'{path}' was edited since it was written (hash {said}, its values give {digest});"
-            " write another plan with 'robolearn suite plan'"
-        )
+    digest, values = read_hashed(path, KIND)
     return Registered(digest, from_dict(Preregistration, values, where=str(path)))
 
 

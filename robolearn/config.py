@@ -204,6 +204,19 @@ def to_dict(config: Any) -> dict[str, Any]:
     )
 
 
+def differences(want: Mapping[str, Any], have: Mapping[str, Any], prefix: str) -> list[str]:
+    """What ``have`` says otherwise than ``want``, a line per value."""
+    lines: list[str] = []
+    for key, value in want.items():
+        other = have.get(key)
+        if isinstance(value, dict) and isinstance(other, dict):
+            inner = typing.cast("dict[str, Any]", value), typing.cast("dict[str, Any]", other)
+            lines += differences(*inner, f"{prefix}{key}.")
+        elif value != other:
+            lines.append(f"{prefix}{key}: now {value!r}, there {other!r}")
+    return lines
+
+
 def config_hash(*parts: Any) -> str:
     """Hex SHA-256 (16 digits) of JSON values or dataclasses, order of keys irrelevant."""
     plain = [to_dict(p) if dataclasses.is_dataclass(p) else p for p in parts]

@@ -54,6 +54,7 @@ SKIPPED: dict[str, int] = {
     "tasks.md": 1,
     "teleoperation.md": 5,
     "training.md": 2,
+    "trials.md": 2,
     "trust.md": 2,
     "worlds.md": 2,
 }

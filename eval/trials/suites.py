@@ -286,22 +286,32 @@ def moved(suite: Suite, conditions: tuple[Condition, ...]) -> tuple[Condition, .
 def _moved(condition: Condition, suite: Suite) -> Condition:
     for attempt in range(100):
         rng = np.random.default_rng(child_seed(condition.seed, "moved", attempt))
-        poses = {name: _nudged(name, pose, rng) for name, pose in condition.poses.items()}
+        poses = {
+            name: nudged(name, pose, rng, MOVED_M, MOVED_RAD)
+            for name, pose in condition.poses.items()
+        }
         if not suite.problem(poses):
             return dataclasses.replace(condition, poses=poses, variant="moved")
     raise ConfigError(f"condition '{condition.id}' cannot be moved by {MOVED_M} m and be feasible")
 
 
-def _nudged(name: str, pose: tuple[float, ...], rng: np.random.Generator) -> tuple[float, ...]:
-    """A place of the plane (2), a planar pose (3) or a pose in space (7), which stays at its height
-    and turns about the vertical. Other values (openings, goals) are no places and stay.
+def nudged(
+    name: str,
+    pose: tuple[float, ...],
+    rng: np.random.Generator,
+    position_m: float,
+    angle_rad: float,
+) -> tuple[float, ...]:
+    """A value of a start, moved by normals of these deviations: a place of the plane (2), a planar
+    pose (3) or a pose in space (7), which stays at its height and turns about the vertical. Other
+    values (openings, goals) are no places and stay.
     """
     if len(pose) in (2, 3):
-        sizes = (MOVED_M, MOVED_M, MOVED_RAD)[: len(pose)]
+        sizes = (position_m, position_m, angle_rad)[: len(pose)]
         return tuple(float(v) + float(rng.normal(0.0, s)) for v, s in zip(pose, sizes, strict=True))
     if not in_space(name, pose):
         return pose
-    dx, dy, yaw = (float(rng.normal(0.0, s)) for s in (MOVED_M, MOVED_M, MOVED_RAD))
+    dx, dy, yaw = (float(rng.normal(0.0, s)) for s in (position_m, position_m, angle_rad))
     turn = np.array([np.cos(yaw / 2), 0.0, 0.0, np.sin(yaw / 2)])
     quat = quat_multiply(turn, np.array(pose[3:]))
     return (pose[0] + dx, pose[1] + dy, pose[2], *(float(v) for v in quat))

@@ -21,7 +21,7 @@ import logging
 import math
 import os
 import sqlite3
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -137,11 +137,15 @@ class TrialStore:
     (:func:`read_trials`).
 
     Tables of earlier versions, and the ``trials.jsonl`` of an older deployment, are taken over.
-    Trials that a process left started when it died are aborted for the reason ``unknown``.
+    Trials that a process left started when it died are aborted for the reason ``unknown``, or end
+    as ``orphaned`` says, who is given the row's number and the trial.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, orphaned: Callable[[int, TrialRecord], TrialRecord] | None = None
+    ) -> None:
         self.folder, self.path = folder, folder / FILE_NAME
+        self._orphaned = orphaned or (lambda _, record: _orphan(record))
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -266,8 +270,9 @@ class TrialStore:
     def _end_orphans(self) -> None:
         for row, record in enumerate(self.all(), 1):
             if record.status == "started":
+                ended = self._orphaned(row, record)
                 with _transaction(self._db, self.path):
-                    _update(self._db, row, _orphan(record))
+                    _update(self._db, row, ended)
 
 
 def has_trials(folder: Path) -> bool:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Literal
 
 from robolearn.agents.chunk import ChunkAgent
 from robolearn.agents.sub_goals import GoalsInTurn
 from robolearn.contracts import Agent, PolicySpec
 from robolearn.errors import ConfigError
 from robolearn.spec import EmbodimentSpec
+
+Runtime = Literal["torch", "onnx"]
+"""What computes a policy."""
+GuidanceName = Literal["auto", "jacobian", "identity", "hard", "trained"]
+"""How a policy continues what is left of a plan (``policies/chunks/guidance.py``): ``auto`` is
+``trained`` if it was trained so, else ``jacobian``."""
 
 _LABELS = {"realtime_chunking": "realtime"}
 

@@ -74,6 +74,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "robolearn.cli.evaluation.certify",
         "write down what was shown of a policy, for deploy to rely on",
     ),
+    "trial": (
+        "robolearn.cli.evaluation.trial",
+        "blinded trials of several policies on a robot, in turns",
+    ),
     "rank": (
         "robolearn.cli.evaluation.rank",
         "order policies by recordings alone; plan which to try next",

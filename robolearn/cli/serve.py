@@ -11,8 +11,8 @@ from typing import Annotated
 
 import tyro
 
+from robolearn.agents.execution import GuidanceName
 from robolearn.cli.shared.parse import parse, print_json, say
-from robolearn.operations.builders import GuidanceName
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,15 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from robolearn.agents.execution import Execution
+from robolearn.agents.execution import Execution, GuidanceName, Runtime
 from robolearn.contracts import Agent, Env, Policy
 from robolearn.errors import ConfigError, did_you_mean
 from robolearn.spec import EmbodimentSpec
 
 SERVER_VARIABLE = "ROBOLEARN_TOKEN"
 """The environment variable with the token of a policy server."""
-Runtime = Literal["torch", "onnx"]
-"""What computes a policy."""
-GuidanceName = Literal["auto", "jacobian", "identity", "hard", "trained"]
-"""How a policy continues what is left of a plan (``policies/chunks/guidance.py``): ``auto`` is
-``trained`` if it was trained so, else ``jacobian``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +187,18 @@ def executed_as(
     delay = f"delay={delay_ticks}" if delay_ticks else ""
     how = ",".join(part for part in (execution.label, way, delay) if part)
     return (f"{name}+{how}", f"{digest}{suffix}+{how}") if how else (name, digest + suffix)
+
+
+def policy_labels(runs: Sequence[str | Path]) -> tuple[str, ...]:
+    """What run directories are called in results: the folder's name, with the one around it where
+    several have the same; "" for a server, which says itself what its policy is called.
+    """
+    folders = [None if is_server(run) else Path(run).resolve() for run in runs]
+    names = [f.name for f in folders if f is not None]
+    return tuple(
+        "" if f is None else f.name if names.count(f.name) == 1 else f"{f.parent.name}-{f.name}"
+        for f in folders
+    )
 
 
 def require_continued(guidance: GuidanceName, realtime: bool) -> None:

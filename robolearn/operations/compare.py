@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from eval.blinded.plan import require_unblinded
 from eval.compare import Comparison, compare_policies
 from eval.evaluation import FILE_NAME as EVALUATION_FILE
 from eval.evaluation import read_evaluation
@@ -15,7 +16,7 @@ from eval.preregistration import declared, kept_plans
 from eval.rule import Rule
 from eval.standing import standings
 from eval.trials.identity import Made, made, newest
-from eval.trials.table import read_trials
+from eval.trials.table import has_trials, read_trials
 from robolearn.errors import ConfigError, DataError
 from robolearn.types import TrialRecord
 
@@ -69,7 +70,12 @@ def pooled(results: Sequence[Path], *, mixed: bool = False) -> Pooled:
     """
     if not results:
         raise ConfigError("expected one or more results folders")
-    by_folder = {folder: read_trials(folder) for folder in dict.fromkeys(results)}
+    by_folder: dict[Path, tuple[TrialRecord, ...]] = {}
+    for folder in dict.fromkeys(results):
+        if not has_trials(folder):
+            require_unblinded(folder, ())
+        by_folder[folder] = read_trials(folder)
+        require_unblinded(folder, by_folder[folder])
     for folder, found in by_folder.items():
         if not found:
             raise DataError(f"'{folder}' has no trials yet; finish its 'robolearn evaluate' first")

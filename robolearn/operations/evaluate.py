@@ -46,6 +46,7 @@ from robolearn.operations.builders import (
     expert_noise,
     is_server,
     policy_builder,
+    policy_labels,
 )
 from robolearn.operations.evaluate_options import EvaluateOptions
 from robolearn.operations.goals import world_for
@@ -127,16 +128,16 @@ def evaluate(
     suite = open_suite(options.suite or _suite_of(options.worlds or planned))
     env_builder(suite.config.source_world)
     names = options.worlds or planned or (suite.config.source_world,)
-    at_goal = _at_goal(runs, names, suite)
-    policies = _policies(runs, options, execution, suite, at_goal)
+    at_goal = worlds_at_goals(runs, names, suite)
+    policies = policy_entries(runs, options, execution, suite, at_goal)
     require_planned(registered, suite, [p.name for p in policies])
-    worlds = _worlds(runs, at_goal, suite)
+    worlds = world_entries(runs, at_goal, suite)
     counts = counts_by_plan(registered, suite, [w.name for w in worlds], options.conditions)
     first = {w.name: suite.select(counts[w.name]) for w in worlds}
     again = repeats(suite, first) if options.repeat else {}
     conditions = {name: (*first[name], *again.get(name, ())) for name in first}
     digest = "" if registered is None else registered.hash
-    plan = Plan(policies, worlds, _rollout_options(options, out, suite, digest))
+    plan = Plan(policies, worlds, rollout_options(options, out, suite, digest))
     asked = _asked(runs, command, suite, first, plan)
     with TrialStore(out) as store:
         known = {key_of(r): r for r in store.all()}
@@ -229,7 +230,9 @@ def _placed(conditions: Sequence[Condition]) -> bool:
     return all(c.poses for c in conditions)
 
 
-def _at_goal(runs: Sequence[str | Path], names: Sequence[str], suite: Suite) -> Mapping[str, str]:
+def worlds_at_goals(
+    runs: Sequence[str | Path], names: Sequence[str], suite: Suite
+) -> Mapping[str, str]:
     """Every world, by the name that was asked for, with the goal that the policies learned."""
     trained = [Path(run) for run in runs if _is_trained(run)]
     for name in names:
@@ -251,31 +254,29 @@ def _expert_params(worlds: Sequence[str], task: str) -> dict[str, Any]:
     return {} if goal is None else {"goal": list(goal)}
 
 
-def _policies(
+def policy_entries(
     runs: Sequence[str | Path],
     options: EvaluateOptions,
     execution: Execution,
     suite: Suite,
     worlds: Mapping[str, str],
 ) -> tuple[PolicyEntry, ...]:
+    """The policies of ``runs`` (as :func:`evaluate` takes them), checked to load."""
     task = suite.config.task
-    names = ["" if is_server(run) else Path(run).resolve().name for run in runs]
     entries: list[PolicyEntry] = []
-    for run, name in zip(runs, names, strict=True):
+    for run, label in zip(runs, policy_labels(runs), strict=True):
         noise = expert_noise(str(run))
         if noise is not None:
             params = _expert_params(list(worlds.values()), task)
             expert = ExpertBuilder(task, noise, params)
-            label = f"scripted-{noise:g}" if noise else "scripted"
+            name = f"scripted-{noise:g}" if noise else "scripted"
             digest = config_hash("scripted", task, noise, *([params] if params else []))
-            entries.append(PolicyEntry(label, digest, None, expert))
+            entries.append(PolicyEntry(name, digest, None, expert))
             continue
         if is_server(run):
             entries.append(served_policy(str(run), options, execution))
             continue
-        folder = Path(run)
-        label = name if names.count(name) == 1 else f"{folder.resolve().parent.name}-{name}"
-        entries.append(trained_policy(folder, label, options, execution))
+        entries.append(trained_policy(Path(run), label, options, execution))
     return tuple(entries)
 
 
@@ -318,7 +319,7 @@ def _task_space(run: str | Path) -> TaskSpace:
     return load_run(Path(run)).spec.task_space
 
 
-def _worlds(
+def world_entries(
     runs: Sequence[str | Path], names: Mapping[str, str], suite: Suite
 ) -> tuple[WorldEntry, ...]:
     """Every world as it is, perturbed, and told in other words, checked to fit all policies."""
@@ -356,7 +357,8 @@ def _worlds(
     return tuple(entries)
 
 
-def _rollout_options(options: EvaluateOptions, out: Path, suite: Suite, plan: str) -> Options:
+def rollout_options(options: EvaluateOptions, out: Path, suite: Suite, plan: str) -> Options:
+    """How rollouts over a suite are run; ``plan``: its hash."""
     judge = None
     if options.judge is not None:
         # Imported here because it imports torch.

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from robolearn.agents.execution import Execution
+from robolearn.agents.execution import Execution, GuidanceName, Runtime
 from robolearn.errors import ConfigError
-from robolearn.operations.builders import GuidanceName, Runtime, require_continued
+from robolearn.operations.builders import require_continued
 
 
 @dataclass(frozen=True, slots=True)

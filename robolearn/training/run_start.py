@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from robolearn.config import from_dict, to_dict
+from robolearn.config import differences, from_dict, to_dict
 from robolearn.data.store.lock import StoreLock
 from robolearn.errors import CheckpointError, ConfigError, StoreError, StoreLockedError
 from robolearn.training.distributed import Ranks
@@ -111,16 +111,3 @@ def _completed(parts: Mapping[str, Any], raw: dict[str, Any]) -> dict[str, Any]:
     except (ConfigError, KeyError):
         return raw
     return raw | known
-
-
-def differences(want: Mapping[str, Any], have: Mapping[str, Any], prefix: str) -> list[str]:
-    """What ``have`` says otherwise than ``want``, a line per value."""
-    lines: list[str] = []
-    for key, value in want.items():
-        other = have.get(key)
-        if isinstance(value, dict) and isinstance(other, dict):
-            inner = cast("dict[str, Any]", value), cast("dict[str, Any]", other)
-            lines += differences(*inner, f"{prefix}{key}.")
-        elif value != other:
-            lines.append(f"{prefix}{key}: now {value!r}, there {other!r}")
-    return lines

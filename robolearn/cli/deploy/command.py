@@ -11,12 +11,11 @@ from typing import Annotated, Literal
 import tyro
 
 from hardware.cell.limits import RunLimits
-from robolearn.agents.execution import Execution
+from robolearn.agents.execution import Execution, GuidanceName
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
 from robolearn.machine.interrupt import stopped_by
-from robolearn.operations.builders import GuidanceName
 from robolearn.operations.deploy.options import DeployOptions, TakeOverOptions
 
 

@@ -26,6 +26,8 @@ class Keys:
         self._terminal = terminal
         self._verdict = ""
         self._entered = threading.Event()
+        # What was typed since a line was asked for; None: nobody asked.
+        self._line: str | None = None
         self._stop: Callable[[], None] | None = None
         self._thread: threading.Thread | None = None
         self._wake = self._end = -1
@@ -55,6 +57,16 @@ class Keys:
                 return True
         return False
 
+    def wait_line(self) -> str | None:
+        """What is typed until Enter; None when the terminal is gone. The arm stands meanwhile: the
+        space bar is a space, Esc stops.
+        """
+        self._line = ""
+        try:
+            return self._line if self.wait_enter() else None
+        finally:
+            self._line = None
+
     def close(self) -> None:
         """Stop reading; safe to call twice."""
         thread, self._thread = self._thread, None
@@ -81,15 +93,30 @@ class Keys:
             self._handle(pressed)
 
     def _handle(self, pressed: str) -> None:
-        if any(key in pressed for key in STOP) and self._stop is not None:
+        typed = self._line
+        stops = STOP if typed is None else STOP[1:]
+        if any(key in pressed for key in stops) and self._stop is not None:
             log.warning("emergency stop by key")
             try:
                 self._stop()
             except Exception:
                 # Whatever it was, the next press must be read.
                 log.exception("the emergency stop could not be asked for")
-        for key in pressed.lower():
+        if typed is not None:
+            self._line = self._typed(typed, pressed)
+        for key in pressed.lower() if typed is None else "":
             if key in VERDICTS:
                 self._verdict = key
         if "\n" in pressed or "\r" in pressed:
             self._entered.set()
+
+    def _typed(self, line: str, pressed: str) -> str:
+        """The line after these keys; what follows Enter does not belong to it."""
+        for key in pressed:
+            if key in "\r\n":
+                break
+            if key in "\x7f\b":
+                line = line[:-1]
+            elif key.isprintable():
+                line += key
+        return line

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from robolearn.cli.deploy.keys import HELP, Keys
 from robolearn.cli.shared.consent import ask, require_terminal, wait_for_enter
 from robolearn.cli.shared.parse import say
+from robolearn.errors import ConfigError
 from robolearn.types import TrialRecord
 
 
@@ -35,6 +36,11 @@ class TerminalOperator:
         """Unless asked not to ask."""
         return not self._yes
 
+    @property
+    def answers(self) -> bool:
+        """Where there is a terminal, also one who agreed to everything."""
+        return self._keys is not None
+
     def consent(self, what: str) -> None:
         """Ask."""
         ask(what, yes=self._yes)
@@ -45,6 +51,33 @@ class TerminalOperator:
             require_terminal(text)
         keys = self._keys if self._listening else None
         wait_for_enter(text, None if keys is None else keys.wait_enter)
+
+    def choose(self, question: str, answers: Sequence[str]) -> int:
+        """Ask for one of the numbers until one is given."""
+        lines = [f"  {number}: {answer}" for number, answer in enumerate(answers)]
+        text = "\n".join([question, *lines, "number: "])
+        while True:
+            typed = self._asked(text).strip()
+            if typed.isascii() and typed.isdigit() and int(typed) < len(answers):
+                return int(typed)
+            text = f"a number from 0 to {len(answers) - 1}, then Enter: "
+
+    def remark(self, question: str) -> str:
+        """A line."""
+        return self._asked(f"{question}: ").strip()
+
+    def _asked(self, text: str) -> str:
+        if self._keys is None:
+            require_terminal(text, "answer at a terminal")
+        print(text, end="", file=sys.stderr, flush=True)
+        keys = self._keys if self._listening else None
+        line = sys.stdin.readline() if keys is None else keys.wait_line()
+        if line is None or (keys is None and not line):
+            raise ConfigError(f"the terminal is gone, nobody answered: {text.splitlines()[0]}")
+        if keys is not None:
+            # Keys that are read one by one are not shown by the terminal.
+            print(line, file=sys.stderr, flush=True)
+        return line
 
     def listen(self, stop: Callable[[], None]) -> str:
         """Keys from now on, where there is a terminal."""

@@ -18,7 +18,9 @@ class Args:
     """Compare policies over the same conditions: effects, letters, and what can be concluded."""
 
     # Results folders of 'robolearn evaluate' (or of deployments), one or more.
-    results: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    results: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    # Instead of results: a folder of 'robolearn trial --ab', whose preferences rank the policies.
+    preferences: Path | None = None
     # What decides; this and what follows by default as the plan says under which the trials were
     # run (robolearn suite plan). Without a plan: success.
     by: Literal["success", "score"] | None = None
@@ -49,6 +51,8 @@ class Args:
 def main(argv: list[str]) -> int:
     """Read the trials, compare, print."""
     args = parse(Args, argv, "compare", Args.__doc__ or "")
+    if args.preferences is not None:
+        return _by_preferences(args, args.preferences)
     from eval.plain import plain_values
     from eval.report.lines import alone_lines, comparison_lines, comparison_markdown
     from robolearn.cli.shared.output_path import output_file
@@ -86,6 +90,21 @@ def main(argv: list[str]) -> int:
         )
         return 0
     for line in comparison_lines(comparison):
+        say(line)
+    return 0
+
+
+def _by_preferences(args: Args, folder: Path) -> int:
+    if args.results or args.out is not None:
+        raise ConfigError("--preferences stands for itself: leave out results and --out")
+    from eval.plain import plain_values
+    from robolearn.operations.trial.preferences import rank_by_preferences
+
+    ranking = rank_by_preferences(folder)
+    if args.json:
+        print_json(plain_values(ranking))
+        return 0
+    for line in ranking.lines:
         say(line)
     return 0
 

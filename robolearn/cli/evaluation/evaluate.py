@@ -39,6 +39,14 @@ class Args:
     options: Annotated[EvaluateOptions, tyro.conf.arg(name="")] = field(
         default_factory=EvaluateOptions
     )
+    # Start where the real trials of this folder ('robolearn trial', unblinded, or 'deploy') really
+    # began, so that they pair up; suite and execution as in these.
+    like: Path | None = None
+    # With --like: rollouts from every real start.
+    rollouts: int = 5
+    # With --like: standard deviations of how exactly starts were measured [m], [rad].
+    start_noise_m: float = 0.3e-3
+    start_noise_rad: float = 1.7e-3
     # How chunks become commands; deploy has the same options.
     execution: Annotated[Execution, tyro.conf.arg(name="")] = field(default_factory=Execution)
     # Print one JSON document and nothing else.
@@ -49,6 +57,8 @@ def main(argv: list[str]) -> int:
     args = parse(Args, argv, "evaluate", Args.__doc__ or "")
     args.options.check(args.execution)
     output_folder(args.out, "--out", "results of 'robolearn evaluate'")
+    if args.like is not None:
+        return _like(args, args.like)
     from eval.report.lines import evaluation_lines
     from eval.report.markdown import evaluation_document
     from robolearn.operations.evaluate import EvaluateListener, evaluate
@@ -89,6 +99,26 @@ def main(argv: list[str]) -> int:
         names = ", ".join(result.others)
         say(f"there are trials of {names}, too: name all in one command for one")
         say("summary and report (nothing is run twice); 'robolearn compare' reads them all")
+    return 0
+
+
+def _like(args: Args, like: Path) -> int:
+    from robolearn.operations.trial.like import LikeOptions, evaluate_like
+
+    how = LikeOptions(args.rollouts, args.start_noise_m, args.start_noise_rad)
+    with progress("evaluate", None, quiet=args.json) as advance:
+
+        def show(p: Progress) -> None:
+            advance(p.added, f"{p.policy} in {p.world}: {p.n} trials")
+
+        found = evaluate_like(args.runs, like, args.out, args.options, args.execution, how, show)
+    if args.json:
+        print_json({"trials": len(found.trials), "real": found.real, "alone": list(found.alone)})
+        return 0
+    say(f"{len(found.trials)} simulated trials from the starts of {found.real} real ones")
+    if found.alone:
+        say(f"real trials of {', '.join(found.alone)} were not simulated")
+    say(f"'robolearn trust --real {like} --sim {args.out}' says how far they agree")
     return 0
 
 

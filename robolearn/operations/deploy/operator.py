@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from robolearn.errors import ConfigError
@@ -76,6 +76,7 @@ class Unattended:
 
     judges = False
     places = False
+    answers = False
 
     def __init__(self, *, agreed: bool) -> None:
         self._agreed = agreed
@@ -88,6 +89,15 @@ class Unattended:
     def place(self, text: str) -> None:
         """Nobody can."""
         raise ConfigError(f"nobody is there to do this: {text}")
+
+    def choose(self, question: str, answers: Sequence[str]) -> int:
+        """Nobody can."""
+        raise ConfigError(f"nobody is there to answer: {question} ({', '.join(answers)})")
+
+    def remark(self, question: str) -> str:
+        """Nobody says anything."""
+        del question
+        return ""
 
     def listen(self, stop: Callable[[], None]) -> str:
         """Nothing stops the arm but the supervisor."""

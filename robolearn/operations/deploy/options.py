@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from hardware.cell.limits import RunLimits
-from robolearn.agents.execution import Execution
+from robolearn.agents.execution import Execution, GuidanceName, Runtime
 from robolearn.errors import ConfigError
-from robolearn.operations.builders import GuidanceName, Runtime, require_continued
+from robolearn.operations.builders import require_continued
 
 Mode = Literal["run", "dry_run", "shadow"]
 """Move the arm; ask the policy once about what is seen now; watch it for an episode."""

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from robolearn.agents.execution import GuidanceName, Runtime
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.errors import ConfigError, InferenceError
 from robolearn.inference.blank import blank_request
 from robolearn.inference.client import RemoteInference
 from robolearn.inference.local import WorkerInference
-from robolearn.operations.builders import SERVER_VARIABLE, GuidanceName, Runtime, policy_builder
+from robolearn.operations.builders import SERVER_VARIABLE, policy_builder
 from robolearn.timing.latencies import Latencies
 from robolearn.training.run_directory import policy_hash, run_provenance
 from robolearn.types import PolicyInput, PolicyOutput

@@ -6,8 +6,9 @@ from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from robolearn.agents.execution import GuidanceName
 from robolearn.inference.server import PolicyServer, ServeConfig
-from robolearn.operations.builders import GuidanceName, policy_builder
+from robolearn.operations.builders import policy_builder
 from robolearn.operations.deploy.policy import WarmBuilder
 from robolearn.training.run_directory import policy_hash
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from eval.trials.rollouts import achieved_start, utc_now
 from eval.trials.table import TrialStore
@@ -26,18 +26,24 @@ class TrialWriter:
     """Writes the row of one trial at a time: started before the arm moves, ended after it.
 
     It is a subscriber of the episode, so that it knows whether the policy was in charge when a
-    trial was cut short: then it counts, as a failure; a trial that never began is voided.
+    trial was cut short: then it counts, as a failure, unless ``excuses`` says that what cut it
+    short is not the policy's doing; a trial that never began is voided.
     """
 
-    def __init__(self, store: TrialStore, blank: TrialRecord) -> None:
-        self._store, self._blank = store, blank
+    def __init__(
+        self,
+        store: TrialStore,
+        blank: TrialRecord,
+        excuses: Callable[[BaseException], bool] = lambda _: False,
+    ) -> None:
+        self._store, self._blank, self._excuses = store, blank, excuses
         self._row, self._record = 0, blank
         self._sources: list[str] = []
         self._episode: EpisodeHeader | None = None
         self._begin_s = 0.0
 
-    def begin(self, condition: Condition) -> None:
-        """The arm is about to move to the start of ``condition``."""
+    def begin(self, condition: Condition) -> int:
+        """The arm is about to move to the start of ``condition``; returns the number of its row."""
         self._episode, self._begin_s = None, time.monotonic()
         self._sources = []
         self._record = dataclasses.replace(
@@ -48,6 +54,7 @@ class TrialWriter:
             started=utc_now(),
         )
         self._row = self._store.begin(self._record)
+        return self._row
 
     def on_start(self, episode: EpisodeHeader) -> None:
         """The start is reached: from now on the policy is in charge."""
@@ -133,7 +140,7 @@ class TrialWriter:
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         record = dataclasses.replace(
             self._record,
-            status="voided" if self._episode is None else "aborted",
+            status="voided" if self._episode is None or self._excuses(error) else "aborted",
             reason=reason_of(error),
             duration_s=time.monotonic() - self._begin_s,
             metrics={**metrics, **(self._help() if self.helped else {})},

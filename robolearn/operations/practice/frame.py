@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from robolearn.config import differences
 from robolearn.data.reading.selection import DataConfig, StoreSource
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.store.writer import StoreWriter
@@ -27,7 +28,6 @@ from robolearn.operations.practice.validation import Validation
 from robolearn.training.learner import Learner
 from robolearn.training.log import Journal
 from robolearn.training.run_directory import Run, load_run
-from robolearn.training.run_start import differences
 from robolearn.types import Condition
 
 LIMITS = (

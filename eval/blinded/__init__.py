@@ -1,0 +1,1 @@
+"""Plans, keeps and replays blinded trials of policies on a real cell."""

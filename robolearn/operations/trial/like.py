@@ -1,0 +1,208 @@
+"""Simulates from where real trials really began, so that real and simulated trials pair up.
+
+Every real trial that counts is a start of its policy: what was measured when it began, over what
+its condition names. A measurement is not exact, and one rollout says little about a probability;
+so each start is simulated several times, from poses drawn about the measured one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from eval.blinded.plan import FILE_NAME as PLAN_FILE
+from eval.blinded.plan import read_locked, require_unblinded
+from eval.plain import write_text
+from eval.summary import own_trials
+from eval.trials import rollouts
+from eval.trials.export import to_csv
+from eval.trials.progress import Progress
+from eval.trials.rollouts import PolicyEntry
+from eval.trials.suites import Suite, nudged
+from eval.trials.table import TrialStore, has_trials, read_trials
+from robolearn.agents.execution import Execution
+from robolearn.errors import ConfigError, DataError
+from robolearn.operations.evaluate import (
+    AS_TRAINED,
+    policy_entries,
+    rollout_options,
+    world_entries,
+    worlds_at_goals,
+)
+from robolearn.operations.evaluate_options import EvaluateOptions
+from robolearn.operations.suites import open_suite
+from robolearn.operations.trial.planned import KEPT
+from robolearn.seeding import child_seed
+from robolearn.types import Condition, TrialRecord
+
+# How often a start is drawn again that is not feasible.
+_DRAWS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LikeOptions:
+    """How real starts become simulated ones."""
+
+    # Rollouts from the start of every real trial.
+    rollouts: int = 5
+    # Standard deviations of the measured starts: positions [m], angles [rad].
+    position_m: float = 0.3e-3
+    angle_rad: float = 1.7e-3
+
+    def __post_init__(self) -> None:
+        if self.rollouts < 1:
+            raise ConfigError(f"rollouts must be at least 1, got {self.rollouts}")
+        if not (0.0 <= self.position_m < 0.1 and 0.0 <= self.angle_rad < 1.0):
+            raise ConfigError(
+                "start noise: expected 0 to 0.1 m and 0 to 1 rad, got"
+                f" {self.position_m} m, {self.angle_rad} rad"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class LikeResult:
+    """The simulated trials; ``real``: how many real ones they are like; ``alone``: policies of the
+    real trials that were not simulated.
+    """
+
+    trials: tuple[TrialRecord, ...]
+    real: int
+    alone: tuple[str, ...]
+
+
+def evaluate_like(
+    runs: Sequence[str | Path],
+    like: Path,
+    out: Path,
+    options: EvaluateOptions,
+    execution: Execution = AS_TRAINED,
+    how: LikeOptions = LikeOptions(),
+    on_progress: Callable[[Progress], None] | None = None,
+) -> LikeResult:
+    """Simulate every policy from the starts of its real trials in ``like``; resumes.
+
+    Of blinded trials (once they are unblinded) suite, length and execution are the plan's.
+    :class:`ConfigError` for options that make no sense here, :class:`DataError` for trials without
+    measured starts, of another suite, or of none of the policies.
+    """
+    if options.plan is not None or options.conditions is not None or options.repeat:
+        raise ConfigError("like: the starts are those of the real trials; leave plan, conditions"
+                          " and repeat out")  # fmt: skip
+    real = _real(like)
+    suite, execution = _suite(like, options), _execution(like, execution)
+    names = options.worlds or (suite.config.source_world,)
+    at_goal = worlds_at_goals(runs, names, suite)
+    policies = policy_entries(runs, options, execution, suite, at_goal)
+    worlds = world_entries(runs, at_goal, suite)
+    starts = {p.name: _starts(p, real, suite, how) for p in policies}
+    asked = dataclasses.replace(options, videos=0)
+    rolled = rollout_options(asked, out, suite, "")
+    found: list[TrialRecord] = []
+    with TrialStore(out) as store:
+        for policy in policies:
+            conditions = {w.name: starts[policy.name] for w in worlds}
+            found += rollouts.evaluate([policy], worlds, conditions, store, rolled, on_progress)
+        write_text(out / "trials.csv", to_csv(store.all()))
+    tried = {p.name for p in policies}
+    alone = tuple(sorted({r.policy for r in real} - tried))
+    return LikeResult(tuple(found), sum(r.policy in tried for r in real), alone)
+
+
+def _real(like: Path) -> list[TrialRecord]:
+    if not has_trials(like):
+        require_unblinded(like, ())
+    found = read_trials(like)
+    require_unblinded(like, found)
+    records, _ = own_trials(found)
+    kept = [r for r in records if r.kind != "sim"]
+    if not kept:
+        raise DataError(f"'{like}' has no real trials that count")
+    return kept
+
+
+def _suite(like: Path, options: EvaluateOptions) -> Suite:
+    kept = like / KEPT / "suite.yaml"
+    if options.suite is None and not kept.is_file():
+        raise ConfigError(f"suite: '{like}' does not keep its suite; give it")
+    return open_suite(options.suite or kept)
+
+
+def _execution(like: Path, execution: Execution) -> Execution:
+    if execution != AS_TRAINED or not (like / PLAN_FILE).is_file():
+        return execution
+    return read_locked(like).plan.execution
+
+
+def _starts(
+    policy: PolicyEntry, real: Sequence[TrialRecord], suite: Suite, how: LikeOptions
+) -> tuple[Condition, ...]:
+    mine = [r for r in real if (r.policy, r.policy_hash) == (policy.name, policy.hash)]
+    if not mine:
+        called = ", ".join(sorted({r.policy for r in real}))
+        raise DataError(
+            f"no real trial is of '{policy.name}' as it is now; real trials are of {called}. Give"
+            " the same run and the same options of execution (they are in the name)"
+        )
+    other = sorted({r.suite for r in mine} - {suite.label})
+    if other:
+        raise DataError(f"the real trials are of {', '.join(other)}, not of {suite.label}")
+    known = {c.id: c for c in suite.select(_needed(suite, mine))}
+    found: list[Condition] = []
+    before: Counter[str] = Counter()
+    for record in mine:
+        if not record.achieved:
+            raise DataError(
+                f"the real trial of {record.condition} by '{record.policy}' does not say where it"
+                " began; trials of this release do"
+            )
+        number, before[record.condition] = before[record.condition], before[record.condition] + 1
+        found += _drawn(known[record.condition], record.achieved, suite, how, number)
+    return tuple(found)
+
+
+def _needed(suite: Suite, mine: Sequence[TrialRecord]) -> int:
+    """How many conditions of the suite hold all that were tried, also those drawn beyond it."""
+    wanted, count = {r.condition for r in mine}, len(suite.config.conditions)
+    while not wanted <= {c.id for c in suite.select(count)}:
+        count *= 2
+        if count > 100_000:
+            raise DataError(f"the suite {suite.label} has none of {sorted(wanted)[:3]}")
+    return count
+
+
+def _drawn(
+    condition: Condition,
+    achieved: Mapping[str, tuple[float, ...]],
+    suite: Suite,
+    how: LikeOptions,
+    number: int,
+) -> list[Condition]:
+    measured = {**condition.poses, **achieved}
+    found: list[Condition] = []
+    for k in range(how.rollouts):
+        seed = child_seed(condition.seed, "like", number, k) % 2**31
+        poses = _feasible(measured, suite, how, seed)
+        found.append(dataclasses.replace(condition, seed=seed, poses=poses))
+    return found
+
+
+def _feasible(
+    measured: Mapping[str, tuple[float, ...]], suite: Suite, how: LikeOptions, seed: int
+) -> Mapping[str, tuple[float, ...]]:
+    rng = np.random.default_rng(seed)
+    for _ in range(_DRAWS):
+        poses = {
+            name: nudged(name, pose, rng, how.position_m, how.angle_rad)
+            for name, pose in measured.items()
+        }
+        if not suite.problem(poses):
+            return poses
+    raise DataError(
+        f"a measured start is not feasible in simulation: {suite.problem(measured) or measured};"
+        " was an object not where the tracker said?"
+    )

@@ -1,0 +1,363 @@
+"""Runs blinded trials on a cell: several policies behind aliases, one arm, one lock."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eval.blinded.queue import Standing
+from eval.trials.table import TrialStore
+from hardware.cell.spec import cell_spec
+from hardware.env.real_env import RealEnv
+from robolearn.agents.chunk import ticks_per_action
+from robolearn.config import config_hash, to_dict
+from robolearn.contracts import Agent, Subscriber
+from robolearn.data.provenance import git_revision
+from robolearn.data.recording.recorder import EpisodeRecorder
+from robolearn.data.store.lock import StoreLock
+from robolearn.data.store.store import EpisodeStore
+from robolearn.errors import ConfigError, RobolearnError, SafetyStopError
+from robolearn.instructions import require_understood
+from robolearn.operations.builders import executed_as
+from robolearn.operations.cell.driving import HoldAtEnd
+from robolearn.operations.cell.look import look_at
+from robolearn.operations.cell.opened import CellChoice, open_cell
+from robolearn.operations.cell.release import why_stopped_for_good
+from robolearn.operations.deploy.figures import safety_metrics, trial_metrics
+from robolearn.operations.deploy.opened import policy_agent
+from robolearn.operations.deploy.policy import Source, open_policy, policy_latency_s
+from robolearn.operations.deploy.task import recorded_params, task_of
+from robolearn.operations.pictures.draw import Drawn
+from robolearn.operations.pictures.overlay import draw_start, overlay
+from robolearn.operations.trial.operator import TrialOperator
+from robolearn.operations.trial.options import TrialOptions
+from robolearn.operations.trial.planned import OpenedTrials, cell_hash, open_trials, trials_lock
+from robolearn.operations.trial.session import Successor, TrialSession, redacted, require_rows
+from robolearn.operations.trial.sources import is_server
+from robolearn.operations.trust.permission import Permission
+from robolearn.runtime import EpisodeResult, run_episode
+from robolearn.spec import EmbodimentSpec
+from robolearn.timing.latencies import KEY as LATENCIES
+from robolearn.types import Condition, TrialRecord
+
+BLIND, STORE = "blind", "store"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResult:
+    """Where the trials stand after a session; ``began``: whether it planned them."""
+
+    plan: str
+    slots: int
+    standing: Standing
+    began: bool
+
+
+def run_trials(options: TrialOptions, operator: TrialOperator) -> SessionResult:
+    """Plan the trials if need be and run those that wait on the cell, until all are done.
+
+    Errors: ConfigError before anything is connected; RobotError and its kin for devices, without
+    the names of policies. StoreLockedError: another process runs trials of this plan, or this cell.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(trials_lock(options.out))
+        trials = open_trials(options)
+        stack.enter_context(blinded_log(trials))
+        try:
+            return _run(stack, options, trials, operator)
+        except RobolearnError as error:
+            shown = redacted(trials, error)
+            if shown is error:
+                raise
+            # The cause would tell the names.
+            raise shown from None
+
+
+def _run(
+    stack: ExitStack, options: TrialOptions, trials: OpenedTrials, operator: TrialOperator
+) -> SessionResult:
+    plan = trials.locked.plan
+    _require_asked(trials, operator)
+    lock = StoreLock(_place_of(trials), f"the cell '{trials.cell.name}'")
+    stack.callback(lock.release)
+    word = "planned" if trials.began else "goes on"
+    operator.told("plan", f"{trials.locked.hash}, {word}: {len(plan.slots)} trials of"
+                          f" {len(plan.aliases)} policies, written {plan.written}")  # fmt: skip
+    store = EpisodeStore.open_or_create(trials.folder / STORE)
+    successor = Successor(trials, store, operator)
+    table = stack.enter_context(TrialStore(trials.folder / BLIND, successor))
+    require_rows(store, table.all())
+    stage = CellStage.open(stack, options, trials, store, operator)
+    operator.consent("the arm will move")
+    stack.callback(operator.close)
+    operator.told("keys", operator.listen(stage.env.estop))
+    session = TrialSession(trials, stage, table, operator, options.operator)
+    found = session.run(options.at_most)
+    stage.env.home()
+    return SessionResult(trials.locked.hash, len(plan.slots), found, trials.began)
+
+
+@contextmanager
+def blinded_log(trials: OpenedTrials) -> Generator[None]:
+    """What is logged meanwhile names no policy."""
+
+    def redact(record: logging.LogRecord) -> bool:
+        record.msg, record.args = trials.key.redact(record.getMessage()), ()
+        return True
+
+    # Without any handler Python writes warnings by its last resort.
+    handlers = [h for h in (*logging.getLogger().handlers, logging.lastResort) if h is not None]
+    for handler in handlers:
+        handler.addFilter(redact)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(redact)
+
+
+def _require_asked(trials: OpenedTrials, operator: TrialOperator) -> None:
+    """ConfigError where the plan wants answers that nobody gives."""
+    plan = trials.locked.plan
+    if (plan.rubric or plan.pairs) and not operator.answers:
+        raise ConfigError("the plan asks the operator after trials: that needs a terminal")
+    if plan.score == "operator" and not operator.judges:
+        raise ConfigError("score: the operator needs a terminal whose keys can be read")
+
+
+def _place_of(trials: OpenedTrials) -> Path:
+    """A folder of this computer that stands for the arm, whatever its file is called."""
+    name = f"robolearn-cell-{config_hash(trials.cell.driver)}"
+    place = Path(tempfile.gettempdir()) / name
+    place.mkdir(mode=0o777, exist_ok=True)
+    return place
+
+
+@dataclass(slots=True)
+class CellStage:
+    """See :class:`robolearn.operations.trial.session.Stage`."""
+
+    env: RealEnv
+    trials: OpenedTrials
+    policies: Mapping[str, tuple[Source, Agent]]
+    recorder: EpisodeRecorder
+    operator: TrialOperator
+    blanks: TrialRecord
+    provenance: Mapping[str, Any]
+    stops_left: int
+    # Camera and scene of the overlay; None: nobody asked for one.
+    overlay: tuple[str, str] | None
+
+    @classmethod
+    def open(
+        cls,
+        stack: ExitStack,
+        options: TrialOptions,
+        trials: OpenedTrials,
+        store: EpisodeStore,
+        operator: TrialOperator,
+    ) -> CellStage:
+        """Open policies and cell and check both; ``stack`` closes them. Nothing moves."""
+        plan, cell, suite = trials.locked.plan, trials.cell, trials.suite
+        sources = {alias: _source(stack, trials, alias) for alias in plan.aliases}
+        for source in sources.values():
+            space = source.inference.spec.task_space
+            ticks_per_action(space, cell_spec(cell))
+            require_understood(space, (plan.instruction,))
+        operator.told("task space fits", f"{len(sources)} policies and the robot agree")
+        lab_seed = trials.lab_seed
+        chosen = CellChoice(cell, trials.robot, lab_seed is not None, lab_seed or 0)
+        chosen.require_possible()
+        runs = [Path(s) for s in trials.sources.values() if not is_server(s)]
+        task = task_of(suite, cell, trials.robot, trials.folder, runs[0] if runs else None)
+        opened = open_cell(stack, chosen, None if plan.score == "operator" else task, operator)
+        env = opened.env
+        devices = look_at(env, operator.told)
+        _check_latencies(sources, plan.execution.lead_ticks, cell.rate_hz, operator)
+        agents = {
+            alias: (source, policy_agent(source, env, plan.execution, plan.instruction, None))
+            for alias, source in sources.items()
+        }
+        recorder = stack.enter_context(
+            EpisodeRecorder(
+                store,
+                spec=env.spec,
+                kind="deployment",
+                task_text=suite.config.instruction or task.name,
+                operator=options.operator,
+                autosave=False,
+                keep_interrupted=True,
+            )
+        )
+        # A locked plan permits its own trials: they are how one comes by a certificate.
+        permission = Permission(
+            "accepted", reason=f"trials of the locked plan {trials.locked.hash}"
+        )
+        operator.told("certificate", permission.told())
+        provenance = {
+            "command": "robolearn trial",
+            "execution": dataclasses.asdict(plan.execution),
+            "guidance": plan.guidance,
+            "instruction": plan.instruction,
+            "robot": to_dict(cell),
+            LATENCIES: cell.latencies.to_json(),
+            "devices": {name: dict(ids) for name, ids in devices.items()},
+            "lab_seed": lab_seed,
+            **permission.to_json(),
+            **recorded_params(task),
+        }
+        blank = _blank(trials, opened.world)
+        stops = options.go_on_after_stop
+        overlay = overlay_of(options.overlay, env.spec)
+        return cls(env, trials, agents, recorder, operator, blank, provenance, stops, overlay)
+
+    def blank(self, alias: str) -> TrialRecord:
+        """What is the same in all trials here."""
+        del alias
+        return self.blanks
+
+    def attempt(
+        self,
+        alias: str,
+        condition: Condition,
+        watchers: Sequence[Subscriber],
+        provenance: Mapping[str, Any],
+    ) -> EpisodeResult:
+        """Run one episode and leave its recording undecided."""
+        source, agent = self.policies[alias]
+        plan = self.trials.locked.plan
+        return run_episode(
+            self.env,
+            agent,
+            source.inference,
+            [HoldAtEnd(self.env), self.recorder, *watchers],
+            condition,
+            max_steps=plan.max_steps,
+            task=self.trials.suite.config.task,
+            env_name=self.env.spec.name,
+            provenance={
+                **self.provenance,
+                **provenance,
+                "policy": alias,
+                "policy_hash": self.trials.key.sealed_hash(alias),
+            },
+        )
+
+    def show(self, condition: Condition) -> None:
+        """Write the camera's picture with the wanted start over it."""
+        if self.overlay is None:
+            return
+        camera, scene = self.overlay
+        seen = self.env.look().value(f"{camera}/image")
+        height, width = seen.shape[:2]
+        path = self.trials.folder / "start.png"
+        wanted = draw_start(scene, camera, condition, width, height)
+        Drawn(camera, overlay(wanted, seen, 0.5)).write(path)
+        self.operator.told("start", f"{path} shows where things belong")
+
+    def keep(self) -> str:
+        """Commit the recording; returns its id."""
+        return self.recorder.keep()
+
+    def figures(self, result: EpisodeResult | None) -> Mapping[str, float]:
+        """What was counted."""
+        counted = safety_metrics(len(self.env.interventions), self.env.implausible_poses)
+        if result is None:
+            return counted
+        return trial_metrics(result, self.env.tick_lateness_ns, self.env.overruns) | counted
+
+    def goes_on(self, error: SafetyStopError) -> bool:
+        """Whether a stop was cleared; as many as the session may go on after."""
+        if not self.stops_left:
+            return False
+        self.stops_left -= 1
+        self.operator.told("stopped", str(redacted(self.trials, error)))
+        text = "the arm stopped: find the cause and make the cell safe"
+        refused = why_stopped_for_good(self.env, self.trials.cell, self.operator, text)
+        if refused:
+            self.operator.told("stopped", refused)
+        return not refused
+
+
+def overlay_of(text: str, spec: EmbodimentSpec) -> tuple[str, str] | None:
+    """Camera and scene of ``CAMERA=SCENE``; :class:`ConfigError` for a camera the cell lacks."""
+    if not text:
+        return None
+    camera, equals, scene = text.partition("=")
+    cameras = [s.name.removesuffix("/image") for s in spec.signals if s.is_image]
+    if not equals or camera not in cameras:
+        raise ConfigError(
+            f"overlay: expected CAMERA=SCENE with one of the cell's cameras {cameras}, got '{text}'"
+        )
+    return camera, scene
+
+
+def _source(stack: ExitStack, trials: OpenedTrials, alias: str) -> Source:
+    plan, where = trials.locked.plan, trials.sources[alias]
+    server = where if is_server(where) else ""
+    policy = open_policy(
+        None if server else Path(where),
+        server,
+        "torch" if server else plan.runtime,
+        "auto" if server else plan.guidance,
+        accept_edited=not server,
+    )
+    stack.callback(policy.inference.close)
+    if server:
+        _require_served(trials, alias, policy)
+    return dataclasses.replace(
+        policy, name=alias, hash=trials.key.sealed_hash(alias), where=f"policy '{alias}'"
+    )
+
+
+def _require_served(trials: OpenedTrials, alias: str, policy: Source) -> None:
+    from robolearn.errors import ConfigError
+
+    found = executed_as(policy.name, policy.hash, execution=trials.locked.plan.execution)
+    planned = trials.key.of(alias)
+    if found != (planned.name, planned.hash):
+        what = "another name" if found[1] == planned.hash else "another policy"
+        raise ConfigError(
+            f"the server of the policy '{alias}' serves {what} than was planned; start it as it"
+            " was, or plan further trials in another folder"
+        )
+
+
+def _check_latencies(
+    sources: Mapping[str, Source], lead_ticks: int, rate_hz: float, operator: TrialOperator
+) -> None:
+    """One sentence for all: how long each one takes might tell which it is."""
+    slowest_s = max(policy_latency_s(source.inference) for source in sources.values())
+    lead_s = lead_ticks / rate_hz
+    fits = "fits" if slowest_s < lead_s else "DOES NOT FIT"
+    operator.told("policies", f"the slowest call {fits} the lead of {1e3 * lead_s:.0f} ms")
+
+
+def _blank(trials: OpenedTrials, world: str) -> TrialRecord:
+    cell, lab = trials.cell, trials.cell.lab
+    engine = f"virtual lab, {world}" if world else "virtual lab"
+    return TrialRecord(
+        policy="",
+        policy_hash="",
+        env=cell.name,
+        env_hash=cell_hash(cell, trials.lab_seed),
+        engine=engine if lab else "robot",
+        kind="lab" if lab else "robot",
+        condition="",
+        seed=0,
+        success=False,
+        score=0.0,
+        final_progress=0.0,
+        return_=0.0,
+        steps=0,
+        duration_s=0.0,
+        reason="",
+        commit=git_revision(),
+        status="started",
+    )

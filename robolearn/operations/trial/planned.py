@@ -1,0 +1,268 @@
+"""Plans blinded trials, or opens what was planned and refuses what has changed since.
+
+kept/suite.yaml, kept/CELL.json   what the plan's hashes stand for
+key.sealed                        which alias is which policy
+plan.yaml                         written last: from then on the plan is locked
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eval.blinded.key import (
+    SealedKey,
+    SealedPolicy,
+    key_digest,
+    new_nonce,
+    open_key,
+    seal,
+    shuffled,
+)
+from eval.blinded.plan import FILE_NAME, LockedPlan, PlannedCell, TrialPlan, lock_plan, read_locked
+from eval.blinded.schedule import aliases, schedule
+from eval.plain import write_mapping, write_text
+from eval.preregistration import Preregistration, plan_text
+from eval.trials.rollouts import utc_now
+from eval.trials.suites import Suite
+from hardware.cell.config import CellConfig
+from hardware.cell.load import load_cell
+from robolearn.config import config_hash, differences, find_config, to_dict
+from robolearn.data.store.lock import StoreLock
+from robolearn.errors import ConfigError
+from robolearn.operations.cell.placing import require_starts
+from robolearn.operations.suites import open_suite
+from robolearn.operations.trial.options import DesignOptions, TrialOptions
+from robolearn.operations.trial.sources import given_policies, located_sources
+from robolearn.types import Condition
+
+UNBLINDED = "unblinded.json"
+KEPT = "kept"
+_SHOWN = 6
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedTrials:
+    """Planned trials that are as they were planned. ``cell``: of this session, ``robot``: its file;
+    ``sources``: where each alias's policy is now; ``began``: whether the plan was locked just now.
+    """
+
+    folder: Path
+    locked: LockedPlan
+    key: SealedKey
+    suite: Suite
+    conditions: Mapping[str, Condition]
+    cell: CellConfig
+    robot: Path
+    sources: Mapping[str, str]
+    began: bool
+
+    @property
+    def lab_seed(self) -> int | None:
+        """Seed of the lab that is started for a session; None: none is."""
+        return self.locked.plan.cells[self.cell.name].lab_seed
+
+
+@contextmanager
+def trials_lock(folder: Path) -> Generator[None]:
+    """Nobody else runs, voids or unblinds trials of ``folder`` meanwhile; StoreLockedError at once
+    where somebody does.
+    """
+    # The folder's own lock is that of the table that unblinding writes there.
+    (folder / KEPT).mkdir(parents=True, exist_ok=True)
+    lock = StoreLock(folder / KEPT, f"the trials in '{folder}'")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def open_trials(options: TrialOptions) -> OpenedTrials:
+    """Plan the trials of ``options.out``, or go on with those that were planned there.
+
+    :class:`ConfigError` for what cannot be planned; for a plan, key, suite, cell or policy that is
+    not as it was, with the difference; and for trials that were unblinded.
+    """
+    if (options.out / FILE_NAME).is_file():
+        return _opened(options, began=False)
+    design = options.design
+    if options.robot is None or design.suite is None or len(design.policies) < 2:
+        raise ConfigError(
+            f"'{options.out}' has no plan yet: give a cell (robot), a suite and two or more"
+            " policies"
+        )
+    _plan(options, design, options.robot, design.suite)
+    return _opened(options, began=True)
+
+
+def cell_hash(cell: CellConfig, lab_seed: int | None) -> str:
+    """As trials name the world of a cell."""
+    return config_hash(to_dict(cell), lab_seed or 0)
+
+
+def _plan(options: TrialOptions, design: DesignOptions, robot: Path, where: Path) -> None:
+    suite = open_suite(where)
+    files = (robot, *options.cells)
+    cells = {file: load_cell(file) for file in files}
+    names = [cell.name for cell in cells.values()]
+    if len(set(names)) < len(files):
+        raise ConfigError(f"cells need names of their own, got {names}")
+    count = design.trials or suite.config.subset
+    conditions = suite.select(count)
+    for cell in cells.values():
+        require_starts(conditions, cell, where)
+    lab_seed = design.lab_seed if design.start_lab else None
+    policies = given_policies(design)
+    nonce = new_nonce()
+    words = aliases(len(policies))
+    by_hash = shuffled(words, tuple(p.hash for p in policies), nonce)
+    slots = schedule(
+        [c.id for c in conditions],
+        words,
+        names,
+        repeats=design.repeats,
+        seed=design.seed,
+        pairs=design.pairs,
+    )
+    written = utc_now()
+    rule = design.rule.limited(count + design.repeats)
+    registered = Preregistration(
+        suite=suite.label,
+        worlds=tuple(names),
+        rule=rule,
+        written=written,
+        policies=tuple(p.name for p in policies),
+        note="blinded trials",
+    )
+    sealed = tuple(
+        SealedPolicy(by_hash[p.hash], p.name, p.hash, p.source, dict(p.files)) for p in policies
+    )
+    key = SealedKey(nonce, tuple(sorted(sealed, key=lambda p: p.alias)), plan_text(registered))
+    plan = TrialPlan(
+        suite=suite.label,
+        cells={
+            cell.name: PlannedCell(
+                cell_hash(cell, lab_seed), str(find_config(file).resolve()), lab_seed
+            )
+            for file, cell in cells.items()
+        },
+        aliases=words,
+        key=key_digest(key),
+        written=written,
+        slots=slots,
+        seed=design.seed,
+        rule=rule,
+        max_steps=design.max_steps or suite.config.max_steps,
+        score=design.score,
+        rubric=design.rubric,
+        pairs=design.pairs,
+        execution=design.execution,
+        runtime=design.runtime,
+        guidance=design.guidance,
+        instruction=design.instruction or suite.config.instruction,
+    )
+    write_text(options.out / KEPT / "suite.yaml", find_config(where).read_text(encoding="utf-8"))
+    for cell in cells.values():
+        write_mapping(_kept_cell(options.out, cell.name), to_dict(cell))
+    seal(options.out, key)
+    lock_plan(options.out, plan)
+
+
+def _opened(options: TrialOptions, *, began: bool) -> OpenedTrials:
+    folder = options.out
+    locked = read_locked(folder)
+    if (folder / UNBLINDED).is_file():
+        raise ConfigError(
+            f"the trials in '{folder}' were unblinded: whoever knows the policies' names cannot go"
+            " on blinded; plan further trials in another folder"
+        )
+    key = open_key(folder, locked.plan.key)
+    suite = _suite(folder, locked.plan, options.design.suite)
+    cell, robot = _cell(folder, locked.plan, options.robot)
+    if not began:
+        _require_design(locked.plan, options)
+    sources = located_sources(key, options.design.policies)
+    conditions = {c.id: c for c in suite.select(len({s.condition for s in locked.plan.slots}))}
+    return OpenedTrials(folder, locked, key, suite, conditions, cell, robot, sources, began)
+
+
+def _suite(folder: Path, plan: TrialPlan, given: Path | None) -> Suite:
+    kept = open_suite(folder / KEPT / "suite.yaml")
+    if kept.label != plan.suite:
+        raise ConfigError(
+            f"'{folder / KEPT / 'suite.yaml'}' is {kept.label}, planned was {plan.suite}: it was"
+            " changed; restore it from a copy"
+        )
+    if given is not None and (other := open_suite(given)).label != plan.suite:
+        raise ConfigError(
+            f"the plan is about {plan.suite}, '{given}' is {other.label}:"
+            f" {_listed(differences(to_dict(other.config), to_dict(kept.config), ''))}"
+        )
+    return kept
+
+
+def _cell(folder: Path, plan: TrialPlan, robot: Path | None) -> tuple[CellConfig, Path]:
+    if robot is None:
+        if len(plan.cells) > 1:
+            raise ConfigError(
+                f"robot: the plan has the cells {', '.join(plan.cells)}; say which one"
+            )
+        robot = Path(next(iter(plan.cells.values())).file)
+    cell = load_cell(robot)
+    planned = plan.cells.get(cell.name)
+    if planned is None:
+        raise ConfigError(
+            f"'{robot}' is the cell '{cell.name}'; the plan has {', '.join(plan.cells)}"
+        )
+    if cell_hash(cell, planned.lab_seed) != planned.hash:
+        kept = json.loads(_kept_cell(folder, cell.name).read_text(encoding="utf-8"))
+        raise ConfigError(
+            f"the cell '{cell.name}' ('{robot}') is not as it was planned:"
+            f" {_listed(differences(to_dict(cell), kept, ''))}; restore it, or plan further trials"
+            " in another folder"
+        )
+    return cell, robot
+
+
+def _require_design(plan: TrialPlan, options: TrialOptions) -> None:
+    """What is asked for again has to be what was planned; what is left out counts as planned."""
+    design, usual = options.design, DesignOptions()
+    planned: dict[str, Any] = {
+        "trials": len({s.condition for s in plan.slots}),
+        "repeats": len({s.block for s in plan.slots if s.repetition}),
+        "pairs": plan.pairs,
+        "seed": plan.seed,
+        "max_steps": plan.max_steps,
+        "score": plan.score,
+        "rubric": plan.rubric,
+        "execution": plan.execution,
+        "runtime": plan.runtime,
+        "guidance": plan.guidance,
+        "instruction": plan.instruction,
+    }
+    lines = [
+        f"{name}: now {getattr(design, name)!r}, planned {value!r}"
+        for name, value in planned.items()
+        if getattr(design, name) not in (getattr(usual, name), value)
+    ]
+    if design.rule not in (usual.rule, plan.rule.limited(None)):
+        lines.append(f"rule: now {design.rule.words()}, planned {plan.rule.words()}")
+    if lines:
+        raise ConfigError(
+            f"'{options.out}' has a plan, which is locked: {_listed(lines)}; leave these out, or"
+            " plan further trials in another folder"
+        )
+
+
+def _kept_cell(folder: Path, name: str) -> Path:
+    return folder / KEPT / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.json"
+
+
+def _listed(lines: Sequence[str]) -> str:
+    more = f"; and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    return ("; ".join(lines[:_SHOWN]) or "values were added or taken away") + more

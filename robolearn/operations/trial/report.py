@@ -1,0 +1,255 @@
+"""Says where blinded trials stand, voids one, and unblinds them when they are complete."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eval.blinded.interim import interim
+from eval.blinded.key import SealedKey, open_key
+from eval.blinded.plan import LockedPlan, read_locked
+from eval.blinded.queue import Standing, standing, void_note, voided_at
+from eval.blinded.votes import TIE, Vote, current, read_votes
+from eval.plain import write_mapping, write_text
+from eval.preregistration import FOLDER as PLANS
+from eval.trials.export import to_csv
+from eval.trials.rollouts import utc_now
+from eval.trials.table import SCORED, TrialStore, has_trials, read_trials
+from robolearn.config import parse_yaml
+from robolearn.errors import ConfigError, DataError
+from robolearn.operations.trial.on_cell import BLIND
+from robolearn.operations.trial.planned import UNBLINDED, trials_lock
+from robolearn.operations.trial.session import done_pairs
+from robolearn.types import TrialRecord
+
+
+@dataclass(frozen=True, slots=True)
+class TrialReport:
+    """Where trials stand, without what they came to."""
+
+    plan: str
+    policies: int
+    slots: int
+    done: int
+    # Pairs that are there, and how many of them were compared; of trials in pairs.
+    pairs: int
+    votes: int
+    # Attempts that do not count, by reason.
+    voided: Mapping[str, int]
+    aborted: int
+    operators: tuple[str, ...]
+    # Began and ended so far: UTC; "": nothing yet.
+    first: str
+    last: str
+    # Decisions so far, of a sequential plan, by aliases.
+    interim: tuple[str, ...]
+    complete: bool
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """For a terminal."""
+        whole = ", that is all" if self.complete else ""
+        count = f"{self.done} of {self.slots} trials of {self.policies} policies"
+        found = [f"plan {self.plan}: {count} are done{whole}"]
+        if self.pairs:
+            found.append(f"{self.votes} of {self.pairs} pairs are compared")
+        found += [f"{n} do not count: {why}" for why, n in self.voided.items()]
+        if self.aborted:
+            found.append(f"{self.aborted} were cut short while the policy acted: failures")
+        if self.first:
+            found.append(f"from {self.first} to {self.last}, by {', '.join(self.operators)}")
+        return (*found, *self.interim)
+
+
+@dataclass(frozen=True, slots=True)
+class Unblinded:
+    """What the names were, and where results stand that ``compare`` and ``trust`` read."""
+
+    folder: Path
+    policies: Mapping[str, str]
+    trials: tuple[TrialRecord, ...]
+    votes: tuple[Vote, ...]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    locked: LockedPlan
+    rows: tuple[TrialRecord, ...]
+    now: Standing
+    votes: tuple[Vote, ...]
+    report: TrialReport
+
+
+def trial_report(folder: Path) -> TrialReport:
+    """Where the trials stand; nothing about what they came to, but what the plan shows.
+
+    :class:`DataError` for rows that are not as planned.
+    """
+    return _read(folder).report
+
+
+def void_trial(folder: Path, slot: int, reason: str) -> int:
+    """Take the trial of a slot out, for a reason that is not its outcome; the slot is tried again
+    where the plan says. Returns how many trials went (in pairs both).
+    """
+    if not reason.strip():
+        raise ConfigError("reason: a trial is voided for a reason; say which")
+    with trials_lock(folder):
+        if (folder / UNBLINDED).is_file():
+            raise ConfigError(
+                "the trials were unblinded: whoever knows the names cannot take one out any more"
+            )
+        found = _read(folder)
+        plan = found.locked.plan
+        if slot not in plan.by_number:
+            raise ConfigError(f"slot: the plan has the slots 1 to {len(plan.slots)}, got {slot}")
+        members = plan.unit(plan.by_number[slot])
+        rows = [found.now.done[s.number] for s in members if s.number in found.now.done]
+        if slot not in found.now.done:
+            raise ConfigError(f"slot {slot} has no trial that counts; nothing was voided")
+        at = utc_now()
+        if at < max(r.started for r in found.rows):
+            raise ConfigError(f"this computer's clock says {at}, before the last trial: set it")
+        with TrialStore(folder / BLIND) as table:
+            for row in rows:
+                table.void(row, void_note(at, reason.strip()))
+    return len(rows)
+
+
+def unblind(folder: Path, *, reason: str = "") -> Unblinded:
+    """Write the trials with the policies' names into ``folder``: the table, the plan as
+    ``compare`` knows it, votes. ``reason``: why before they are complete; it is kept, and nothing
+    can be tried under the plan any more. Safe to call again.
+    """
+    with trials_lock(folder):
+        found = _read(folder)
+        key = open_key(folder, found.locked.plan.key)
+        if not found.report.complete and not reason.strip() and not (folder / UNBLINDED).is_file():
+            raise ConfigError(
+                f"{found.report.slots - found.report.done} of {found.report.slots} trials are left;"
+                " go on with them, or give the reason why the names must be known now (no trial"
+                " can follow then)"
+            )
+        names = {p.alias: p.name for p in key.policies}
+        if not (folder / UNBLINDED).is_file():
+            write_mapping(folder / UNBLINDED, _document(found, key, reason.strip()))
+        trials = _named(found.rows, key)
+        _write_table(folder, trials)
+        write_text(folder / PLANS / f"{registered_hash(key)}.yaml", key.registered)
+        write_text(folder / "trials.csv", to_csv(trials))
+    return Unblinded(folder, names, trials, _votes(found, key), found.report.complete)
+
+
+def _read(folder: Path) -> _Read:
+    locked = read_locked(folder)
+    rows = read_trials(folder / BLIND) if has_trials(folder / BLIND) else ()
+    now = standing(locked, rows)
+    plan = locked.plan
+    pairs = done_pairs(plan, now) if plan.pairs else []
+    every = read_votes(folder) if plan.pairs else ()
+    votes = tuple(
+        v
+        for a, b in pairs
+        if (v := current(every, (now.done[a.number], now.done[b.number]))) is not None
+    )
+    shown = interim(plan, now, rows)
+    complete = (not now.left and len(votes) == len(pairs)) or (shown is not None and shown.decided)
+    ended = [rows[n - 1] for n in now.done.values()]
+    report = TrialReport(
+        plan=locked.hash,
+        policies=len(plan.aliases),
+        slots=len(plan.slots),
+        done=len(now.done),
+        pairs=len(pairs),
+        votes=len(votes),
+        voided=_voided(rows, now),
+        aborted=sum(r.status == "aborted" for r in ended),
+        operators=tuple(sorted({r.operator for r in rows})),
+        first=rows[0].started if rows else "",
+        last=rows[-1].started if rows else "",
+        interim=() if shown is None else shown.lines,
+        complete=complete,
+    )
+    return _Read(locked, rows, now, votes, report)
+
+
+def _voided(rows: Sequence[TrialRecord], now: Standing) -> Mapping[str, int]:
+    kept = set(now.done.values())
+    return dict(
+        Counter(
+            r.note.partition(": ")[2] if voided_at(r) else r.reason
+            for n, r in enumerate(rows, 1)
+            if n not in kept and r.status != "started"
+        )
+    )
+
+
+def _document(found: _Read, key: SealedKey, reason: str) -> dict[str, Any]:
+    """What ``unblinded.json`` says: when, why, the names, and how often each was tried in vain."""
+    kept = set(found.now.done.values())
+    attempts = Counter(r.alias for n, r in enumerate(found.rows, 1) if n not in kept)
+    return {
+        "at": utc_now(),
+        "plan": found.locked.hash,
+        "complete": found.report.complete,
+        "reason": reason,
+        "policies": {
+            p.alias: {
+                "policy": p.name,
+                "policy_hash": p.hash,
+                "source": p.source,
+                "did_not_count": attempts[p.alias],
+            }
+            for p in key.policies
+        },
+    }
+
+
+def _named(rows: Sequence[TrialRecord], key: SealedKey) -> tuple[TrialRecord, ...]:
+    """The rows as the plan's preregistration calls policies; started ones are no results."""
+    plan = registered_hash(key)
+    return tuple(
+        dataclasses.replace(
+            r, policy=key.of(r.alias).name, policy_hash=key.of(r.alias).hash, plan=plan
+        )
+        for r in rows
+        if r.status in (*SCORED, "voided")
+    )
+
+
+def registered_hash(key: SealedKey) -> str:
+    """The hash of the preregistration in a key."""
+    return str(parse_yaml(key.registered)["hash"])
+
+
+def _write_table(folder: Path, trials: tuple[TrialRecord, ...]) -> None:
+    with TrialStore(folder) as table:
+        there = table.all()
+        if there and there != trials:
+            raise DataError(
+                f"'{folder}' has an unblinded table that is not that of the blinded trials; move"
+                " trials.sqlite away and unblind again"
+            )
+        if not there:
+            table.add(trials)
+
+
+def unblinded_votes(folder: Path) -> tuple[Vote, ...]:
+    """Votes by the policies' names; :class:`DataError` while they are blinded."""
+    if not (folder / UNBLINDED).is_file():
+        raise DataError(f"the trials in '{folder}' are blinded; unblind them when all are done")
+    found = _read(folder)
+    return _votes(found, open_key(folder, found.locked.plan.key))
+
+
+def _votes(found: _Read, key: SealedKey) -> tuple[Vote, ...]:
+    names = {p.alias: p.name for p in key.policies} | {TIE: TIE}
+    return tuple(
+        dataclasses.replace(v, first=names[v.first], second=names[v.second], better=names[v.better])
+        for v in found.votes
+    )

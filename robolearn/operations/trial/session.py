@@ -1,0 +1,325 @@
+"""Runs planned trials one after the other, so that they may be killed at any moment and go on.
+
+    row begins -> start, trial -> episode committed, it names its row -> asked -> row ends
+
+What comes next is never kept: it follows from the rows (``eval/blinded/queue.py``). A process that
+dies before the commit leaves a row that its successor voids, and the slot is tried again in its
+place; one that dies after it leaves an episode, from which the successor ends the row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
+
+from eval.blinded.interim import interim
+from eval.blinded.plan import TrialPlan
+from eval.blinded.queue import Standing, standing
+from eval.blinded.schedule import Slot
+from eval.blinded.votes import TIE, Vote, add_vote, current, read_votes
+from eval.trials.rollouts import utc_now
+from eval.trials.table import UNKNOWN, TrialStore
+from robolearn.contracts import Subscriber
+from robolearn.data.episode import EpisodeMeta
+from robolearn.data.store.store import EpisodeStore
+from robolearn.errors import (
+    ClockError,
+    DataError,
+    InferenceError,
+    RobolearnError,
+    SafetyStopError,
+    StartError,
+    StoreCorruptError,
+)
+from robolearn.operations.deploy.trials import TrialWriter
+from robolearn.operations.trial.operator import TrialOperator
+from robolearn.operations.trial.planned import OpenedTrials
+from robolearn.runtime import EpisodeResult
+from robolearn.types import Condition, TrialRecord
+
+# Where an episode says which trial it is of.
+KEY = "trial"
+# How often a start that is too far off may be placed again.
+_PLACINGS = 3
+# What the policy itself may have done, so that a trial that it cut short counts.
+_ITS_DOING = (SafetyStopError, InferenceError, DataError)
+
+
+@runtime_checkable
+class Stage(Protocol):
+    """A cell with all policies, by alias."""
+
+    def blank(self, alias: str) -> TrialRecord:
+        """What is the same in all trials of one policy here."""
+        ...
+
+    def attempt(
+        self,
+        alias: str,
+        condition: Condition,
+        watchers: Sequence[Subscriber],
+        provenance: Mapping[str, Any],
+    ) -> EpisodeResult:
+        """Run one episode and leave its recording undecided."""
+        ...
+
+    def show(self, condition: Condition) -> None:
+        """Show the operator where things belong, if somebody asked for that."""
+        ...
+
+    def keep(self) -> str:
+        """Commit the recording; returns its id."""
+        ...
+
+    def figures(self, result: EpisodeResult | None) -> Mapping[str, float]:
+        """What was counted, of a trial that ended (else None) more than of one that did not."""
+        ...
+
+    def goes_on(self, error: SafetyStopError) -> bool:
+        """Whether a stop was cleared, so that the next trial may begin."""
+        ...
+
+
+class TrialSession:
+    """The trials of one session on one cell."""
+
+    def __init__(
+        self,
+        trials: OpenedTrials,
+        stage: Stage,
+        table: TrialStore,
+        operator: TrialOperator,
+        name: str,
+    ) -> None:
+        self._trials, self._stage, self._table = trials, stage, table
+        self._operator, self._name = operator, name
+        self._plan, self._cell = trials.locked.plan, trials.cell.name
+
+    def run(self, at_most: int | None = None) -> Standing:
+        """Run what waits on this cell, at most so many trials; returns where it stands then.
+
+        Errors of devices and of the policies, redacted, after their row is written.
+        """
+        left = at_most
+        while True:
+            rows = self._table.all()
+            now = standing(self._trials.locked, rows)
+            self._ask_votes(now)
+            if self._decided(now, rows):
+                return now
+            due = now.waiting[self._cell]
+            if not due or left == 0:
+                return now
+            self._try(due[0], rows, len(self._plan.slots) - now.left + 1)
+            left = None if left is None else left - 1
+
+    # -- one trial -------------------------------------------------------------------------------
+
+    def _try(self, slot: Slot, rows: Sequence[TrialRecord], number: int) -> None:
+        condition = self._trials.conditions[slot.condition]
+        self._operator.told("trial", f"{number} of {len(self._plan.slots)} (slot {slot.number})")
+        for placing in range(1, _PLACINGS + 1):
+            _require_clock(rows)
+            writer = TrialWriter(self._table, self._blank(slot), _excused)
+            self._stage.show(condition)
+            row = writer.begin(condition)
+            said = {KEY: {"plan": self._trials.locked.hash, "slot": slot.number, "row": row}}
+            try:
+                result = self._stage.attempt(slot.alias, condition, [writer], said)
+                # What follows is no reason to lose the trial.
+                figures = self._stage.figures(result)
+                episode = self._stage.keep()
+            except BaseException as error:
+                shown = redacted(self._trials, error)
+                writer.abort(shown, self._stage.figures(None))
+                if isinstance(error, SafetyStopError) and self._stage.goes_on(error):
+                    self._operator.told("stopped", str(shown))
+                    return
+                again = isinstance(error, StartError) and self._operator.places
+                if not again or placing == _PLACINGS:
+                    raise
+                self._operator.told("start", str(shown))
+                rows = self._table.all()
+                continue
+            rating = rate(self._plan, self._operator)
+            if self._plan.score == "rubric" and rating is not None:
+                result = _rated_result(result, rating)
+            record = writer.finish(result, episode, "", {**figures, **rubric_figures(rating)})
+            self._operator.told("", _words(record))
+            self._operator.ended(record)
+            return
+
+    def _blank(self, slot: Slot) -> TrialRecord:
+        return dataclasses.replace(
+            self._stage.blank(slot.alias),
+            policy=slot.alias,
+            policy_hash=self._trials.key.sealed_hash(slot.alias),
+            alias=slot.alias,
+            slot=slot.number,
+            plan=self._trials.locked.hash,
+            suite=self._plan.suite,
+            operator=self._name,
+            status="started",
+        )
+
+    # -- between trials --------------------------------------------------------------------------
+
+    def _decided(self, now: Standing, rows: Sequence[TrialRecord]) -> bool:
+        """Tell the decisions, where the plan says that they are shown; True: all are made."""
+        found = interim(self._plan, now, rows)
+        if found is None:
+            return False
+        for line in found.lines:
+            self._operator.told("so far", line)
+        return found.decided
+
+    def _ask_votes(self, now: Standing) -> None:
+        """Ask about every pair that is there and that nobody has compared."""
+        if not self._plan.pairs:
+            return
+        votes = read_votes(self._trials.folder)
+        for first, second in done_pairs(self._plan, now, self._cell):
+            rows = (now.done[first.number], now.done[second.number])
+            if current(votes, rows) is None:
+                self._ask_vote(first, second, rows)
+
+    def _ask_vote(self, first: Slot, second: Slot, rows: tuple[int, int]) -> None:
+        question = f"slots {first.number} and {second.number}: which of the two trials was better?"
+        answer = self._operator.choose(question, ("the first", "the second", "neither"))
+        vote = Vote(
+            plan=self._trials.locked.hash,
+            block=first.block,
+            first=first.alias,
+            second=second.alias,
+            rows=rows,
+            better=(first.alias, second.alias, TIE)[answer],
+            comment=self._operator.remark("why (or nothing)"),
+            operator=self._name,
+            at=utc_now(),
+        )
+        add_vote(self._trials.folder, vote)
+
+
+def done_pairs(plan: TrialPlan, now: Standing, cell: str | None = None) -> list[tuple[Slot, Slot]]:
+    """Pairs of which both trials are there, in the plan's order; on one cell, or on all."""
+    blocks: dict[int, list[Slot]] = {}
+    for slot in plan.slots:
+        if slot.number in now.done and cell in (None, slot.cell):
+            blocks.setdefault(slot.block, []).append(slot)
+    return [(b[0], b[1]) for b in blocks.values() if len(b) == 2]
+
+
+# -- what is left when a process dies ------------------------------------------------------------
+
+
+def require_rows(store: EpisodeStore, rows: Sequence[TrialRecord]) -> None:
+    """:class:`StoreCorruptError` where the newest episode is of a trial that the table lacks."""
+    ids = store.ids()
+    said = store.meta(ids[-1]).provenance.get(KEY) if ids else None
+    if isinstance(said, Mapping) and said["row"] > len(rows):
+        raise StoreCorruptError(
+            f"the newest episode is of trial {said['row']}, the table has {len(rows)}: it is an"
+            " older copy; restore the newest one"
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Successor:
+    """Ends the row that a process left started when it died."""
+
+    trials: OpenedTrials
+    store: EpisodeStore
+    operator: TrialOperator
+
+    def __call__(self, row: int, record: TrialRecord) -> TrialRecord:
+        """The row as it ends: from its episode, if that was committed; else voided."""
+        ids = self.store.ids()
+        if ids:
+            meta = self.store.meta(ids[-1])
+            key = {"plan": self.trials.locked.hash, "slot": record.slot, "row": row}
+            if meta.provenance.get(KEY) == key:
+                return self._from_episode(ids[-1], meta, record)
+        return dataclasses.replace(
+            record,
+            status="voided",
+            reason=UNKNOWN,
+            note="the process that ran it ended without a word; tried again",
+        )
+
+    def _from_episode(self, episode: str, meta: EpisodeMeta, record: TrialRecord) -> TrialRecord:
+        found = self.store.read(episode, signals=())
+        self.operator.told(
+            "recovered", f"slot {record.slot}: the trial had ended when its process died"
+        )
+        rating = rate(self.trials.locked.plan, self.operator)
+        ended = dataclasses.replace(
+            record,
+            status="finished",
+            success=meta.outcome.success,
+            score=min(1.0, max(0.0, found.score)),
+            final_progress=min(1.0, max(0.0, meta.outcome.progress)),
+            return_=float(found.reward.sum()),
+            steps=found.steps,
+            duration_s=found.duration_s,
+            reason=meta.outcome.reason,
+            episode=episode,
+            note=meta.reset_note,
+            achieved={n: v for n, v in meta.achieved.items() if n in meta.condition.poses},
+            metrics={"recovered": 1.0, **rubric_figures(rating)},
+        )
+        if self.trials.locked.plan.score != "rubric" or rating is None:
+            return ended
+        return dataclasses.replace(
+            ended, success=rating == 1.0, score=rating, final_progress=rating, reason="rubric"
+        )
+
+
+# -- rating --------------------------------------------------------------------------------------
+
+
+def rate(plan: TrialPlan, operator: TrialOperator) -> float | None:
+    """How far the trial came by the rubric, in [0, 1]; None without one."""
+    if not plan.rubric:
+        return None
+    answers = ("nothing of it", *plan.rubric)
+    reached = operator.choose("how far did it come?", answers)
+    return reached / len(plan.rubric)
+
+
+def rubric_figures(rating: float | None) -> dict[str, float]:
+    """What a trial's metrics keep of the rubric."""
+    return {} if rating is None else {"rubric_progress": rating}
+
+
+def _rated_result(result: EpisodeResult, rating: float) -> EpisodeResult:
+    outcome = dataclasses.replace(
+        result.outcome, success=rating == 1.0, progress=rating, reason="rubric"
+    )
+    return dataclasses.replace(result, outcome=outcome, score=rating)
+
+
+def redacted(trials: OpenedTrials, error: BaseException) -> BaseException:
+    """The error without names of policies."""
+    text = trials.key.redact(str(error))
+    if text == str(error) or not isinstance(error, RobolearnError):
+        return error
+    return type(error)(text)
+
+
+def _excused(error: BaseException) -> bool:
+    return not isinstance(error, _ITS_DOING)
+
+
+def _require_clock(rows: Sequence[TrialRecord]) -> None:
+    now, last = utc_now(), max((r.started for r in rows), default="")
+    if last and datetime.fromisoformat(now) < datetime.fromisoformat(last):
+        raise ClockError(
+            f"this computer's clock says {now}, but the last trial began at {last}: set the clock"
+            " (the order of trials is kept by their times)"
+        )
+
+
+def _words(record: TrialRecord) -> str:
+    return f"score {record.score:.3f}, success {record.success}, {record.steps} steps"

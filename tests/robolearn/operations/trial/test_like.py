@@ -1,0 +1,83 @@
+"""Simulated trials begin where real ones really began, and pair up with them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from eval.trials.suites import load_suite
+from eval.trials.table import TrialStore, read_trials
+from robolearn.errors import ConfigError, DataError
+from robolearn.operations.evaluate_options import EvaluateOptions
+from robolearn.operations.trial import like as module
+from robolearn.operations.trial.like import LikeOptions, evaluate_like
+from robolearn.operations.trust.trials import trust_of_trials
+from tests.hardware.lab import CONFIG
+
+SUITE = CONFIG.parents[1] / "eval" / "pusht.yaml"
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Episodes of three steps."""
+    options = module.rollout_options
+    monkeypatch.setattr(
+        module, "rollout_options", lambda *a: dataclasses.replace(options(*a), max_steps=3)
+    )
+
+
+def real_trials(folder, suite, shift=0.004):
+    """Trials by the expert on a robot that were placed a little off; one start was tried twice."""
+    simulated = by_the_expert()
+    with TrialStore(folder) as table:
+        for i, condition in enumerate((*suite.select(2), suite.select(1)[0])):
+            x, y, yaw = condition.poses["block/pose"]
+            achieved = {"block/pose": (x + shift, y, yaw)}
+            more = {"env": "cell", "env_hash": "c", "engine": "robot", "kind": "robot"}
+            more |= {"code": "", "libraries": "", "achieved": achieved, "episode": f"e{i}"}
+            table.add([dataclasses.replace(simulated, condition=condition.id, **more)])
+
+
+def by_the_expert():
+    """A record of the expert, as simulation calls it."""
+    from robolearn.operations.evaluate import policy_entries
+    from robolearn.types import TrialRecord
+
+    suite = load_suite(SUITE)
+    entry = policy_entries(["scripted"], EvaluateOptions(), module.AS_TRAINED, suite, {})[0]
+    return TrialRecord(
+        *(entry.name, entry.hash, "", "", "", "robot", "", 0, False, 0.0, 0.0, 0.0, 3, 0.3),
+        *("time_limit", "", suite.label),
+    )
+
+
+def test_starts_are_the_measured_ones_and_pair_up(tmp_path, short):
+    suite = load_suite(SUITE)
+    real_trials(tmp_path / "real", suite)
+    options = EvaluateOptions(suite=SUITE, worlds=("gym_pusht",), workers=0)
+    how = LikeOptions(rollouts=2, position_m=0.0005)
+    found = evaluate_like(["scripted"], tmp_path / "real", tmp_path / "sim", options, how=how)
+    assert (len(found.trials), found.real, found.alone) == (6, 3, ())
+    wanted = {c.id: c.poses["block/pose"] for c in suite.select(2)}
+    for r in found.trials:
+        offset = np.array(r.achieved["block/pose"][:2]) - wanted[r.condition][:2]
+        assert np.abs(offset - [0.004, 0.0]).max() < 0.003
+        assert r.variant == ""
+    assert len({r.seed for r in found.trials}) == 6
+    # Nothing is run twice.
+    assert evaluate_like(
+        ["scripted"], tmp_path / "real", tmp_path / "sim", options, how=how
+    ).trials == read_trials(tmp_path / "sim")
+    trust = trust_of_trials([tmp_path / "real"], [tmp_path / "sim"])
+    assert trust.report.tasks[0].agreement[0].conditions == 2
+
+
+def test_what_cannot_be_paired_is_refused(tmp_path):
+    suite = load_suite(SUITE)
+    real_trials(tmp_path / "real", suite)
+    options = EvaluateOptions(suite=SUITE, worlds=("gym_pusht",), workers=0)
+    with pytest.raises(DataError, match=r"no real trial is of 'scripted-0\.5'"):
+        evaluate_like(["scripted:0.5"], tmp_path / "real", tmp_path / "sim", options)
+    odd = dataclasses.replace(options, conditions=5)
+    with pytest.raises(ConfigError, match="leave plan, conditions and repeat out"):
+        evaluate_like(["scripted"], tmp_path / "real", tmp_path / "sim", odd)

@@ -1,0 +1,94 @@
+"""What was planned is refused once something is not as it was, with the difference, by alias."""
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from robolearn.errors import ConfigError, StoreLockedError
+from robolearn.operations.trial.on_cell import blinded_log
+from robolearn.operations.trial.options import DesignOptions, TrialOptions
+from robolearn.operations.trial.planned import open_trials, trials_lock
+from tests.robolearn.operations.trial.files import RUNS, write_files
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trials")
+    write_files(folder, 28)
+    open_trials(options(folder, full=True))
+    return folder
+
+
+def options(folder: Path, *, full: bool = False, **design) -> TrialOptions:
+    if full:
+        runs = tuple(str(folder / name) for name in RUNS)
+        design = {"policies": runs, "suite": folder / "suite.yaml", **design}
+    robot = folder / "cell.yaml" if full else None
+    return TrialOptions(
+        out=folder / "out", robot=robot, design=DesignOptions(**design), operator="me"
+    )
+
+
+def edited(text: str, old: str, new: str) -> str:
+    assert old in text
+    return text.replace(old, new, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        ("out/plan.yaml", "seed: 0", "seed: 1", "was edited"),
+        ("out/key.sealed", "Which alias", "What alias", "not the key"),
+        ("out/kept/suite.yaml", "max_steps: 300", "max_steps: 299", "it was changed"),
+        ("cell.yaml", "goto_speed: 2.5", "goto_speed: 2.4", "goto_speed: now 2.4"),
+        ("kestrel/config.yaml", "kestrel", "gull", "config.yaml changed"),
+    ],
+)
+def test_what_changed_is_refused_with_the_difference(planned, name, old, new, said):
+    path = planned / name
+    before = path.read_text()
+    path.write_text(edited(before, old, new))
+    try:
+        with pytest.raises(ConfigError, match=said) as refused:
+            open_trials(options(planned))
+        assert not any(run in str(refused.value) for run in RUNS)
+    finally:
+        path.write_text(before)
+    assert not open_trials(options(planned)).began
+
+
+def test_another_design_is_refused_and_the_same_one_goes_on(planned):
+    assert open_trials(options(planned, full=True, trials=1)).lab_seed is None
+    with pytest.raises(ConfigError, match="trials: now 2, planned 1; repeats: now 1, planned 0"):
+        open_trials(options(planned, trials=2, repeats=1))
+
+
+def test_a_run_may_be_moved(planned, tmp_path):
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(planned / "osprey", moved)
+    found = open_trials(options(planned, policies=(str(moved), str(planned / "kestrel"))))
+    assert str(moved) in found.sources.values()
+    (moved / "config.yaml").write_text("policy: gull")
+    with pytest.raises(ConfigError, match="none of those that were planned"):
+        open_trials(options(planned, policies=(str(moved),)))
+
+
+def test_a_second_process_is_refused(planned):
+    second = trials_lock(planned / "out")
+    with trials_lock(planned / "out"), pytest.raises(StoreLockedError, match="the trials in"):
+        second.__enter__()
+
+
+def test_a_folder_without_a_plan_says_what_is_needed(tmp_path):
+    with pytest.raises(ConfigError, match=r"give a cell .*, a suite and two or more policies"):
+        open_trials(options(tmp_path))
+
+
+def test_what_is_logged_names_no_policy(planned, caplog):
+    trials = open_trials(options(planned))
+    with blinded_log(trials):
+        logging.getLogger("worker").warning("'%s' is gone", trials.key.policies[0].source)
+    assert "'(policy)' is gone" in caplog.text
+    assert not any(run in caplog.text for run in RUNS)

@@ -1,0 +1,155 @@
+"""Sessions of blinded trials that die at every write: nothing lost, nothing twice, order kept."""
+
+import pytest
+
+from eval.blinded.queue import counted, standing
+from eval.blinded.votes import read_votes
+from eval.trials.table import read_trials
+from robolearn.cli.main import main as robolearn
+from robolearn.data.store.store import EpisodeStore
+from robolearn.errors import (
+    CameraError,
+    ClockError,
+    ConfigError,
+    DataError,
+    InferenceError,
+    StoreCorruptError,
+)
+from robolearn.operations.compare import compare
+from robolearn.operations.trial import session as sessions
+from robolearn.operations.trial.preferences import rank_by_preferences
+from robolearn.operations.trial.report import trial_report, unblind, void_trial
+from robolearn.operations.trial.session import require_rows
+from tests.mocks import Listener
+from tests.robolearn.operations.trial.toy import (
+    STEPS,
+    Life,
+    Person,
+    PointStage,
+    live,
+    plan_toy,
+)
+
+
+def told_once(trials, person):
+    """Every slot has one trial that counts, in the plan's order, with an episode of its own."""
+    rows = read_trials(trials.folder / "blind")
+    now = standing(trials.locked, rows)
+    assert now.left == 0
+    kept = counted(now, rows)
+    assert [r.slot for r in kept] == [s.number for s in trials.locked.plan.slots]
+    store = EpisodeStore.open(trials.folder / "store")
+    assert len({r.episode for r in kept}) == len(kept)
+    assert {r.episode for r in kept} <= set(store.ids())
+    assert not any(name in " ".join(person.heard) for name in STEPS)
+    return [(r.slot, r.alias, r.condition, r.success, round(r.score, 9), r.steps) for r in kept]
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_session_that_dies_at_every_write_goes_on(tmp_path, after):
+    trials, person = plan_toy(tmp_path, trials=2), Person()
+    alone, life = plan_toy(tmp_path / "alone", trials=2), Life()
+    assert live(alone, Person(), life)
+    assert life.writes == 3 * len(alone.locked.plan.slots)
+    deaths = 0
+    while not live(trials, person, Life(deaths % 4, after)):
+        deaths += 1
+        assert deaths < 5 * life.writes
+    assert deaths > 6
+    assert told_once(trials, person) == told_once(alone, Person())
+
+
+def test_pairs_are_compared_once_whenever_the_process_dies(tmp_path):
+    trials, person, deaths = plan_toy(tmp_path, trials=3, pairs=True), Person(1), 0
+    while not live(trials, person, Life(2 + deaths % 5)):
+        deaths += 1
+        assert deaths < 40
+    assert deaths
+    votes = read_votes(tmp_path)
+    assert [v.block for v in votes] == [1, 2, 3]
+    assert all(v.better == v.second for v in votes)
+    assert trial_report(tmp_path).complete
+    unblind(tmp_path)
+    ranking = rank_by_preferences(tmp_path)
+    assert {p.policy for p in ranking.policies} == set(STEPS)
+    assert ranking.comparisons == 3
+
+
+def test_results_are_told_when_all_trials_are_done(tmp_path, capsys):
+    trials = plan_toy(tmp_path, trials=4, repeats=2)
+    assert live(trials, Person(), Life(), at_most=5)
+    assert "success" not in " ".join(trial_report(tmp_path).lines)
+    with pytest.raises(ConfigError, match="13 of 18 trials are left"):
+        unblind(tmp_path)
+    assert void_trial(tmp_path, 2, "the table was bumped") == 1
+    assert live(trials, Person(), Life())
+    report = trial_report(tmp_path)
+    assert (report.complete, report.voided) == (True, {"the table was bumped": 1})
+    named = unblind(tmp_path)
+    assert unblind(tmp_path).trials == named.trials == read_trials(tmp_path)
+    assert {r.policy for r in named.trials} == set(STEPS)
+    fast = [r.success for r in named.trials if r.policy == "fast" and r.status == "finished"]
+    assert fast == [True] * 6
+    (world,) = compare([tmp_path]).worlds
+    assert {e.name for e in world.entries} == set(STEPS)
+    assert all(s.planned for s in compare([tmp_path]).standings)
+    with pytest.raises(ConfigError, match="were unblinded"):
+        void_trial(tmp_path, 3, "late")
+    assert robolearn(["trial", "report", str(tmp_path), "--json"]) == 0
+    assert not any(name in capsys.readouterr().out for name in STEPS)
+
+
+def test_a_clock_that_was_set_back_is_refused(tmp_path, monkeypatch):
+    trials = plan_toy(tmp_path)
+    assert live(trials, Person(), Life(), at_most=1)
+    monkeypatch.setattr(sessions, "utc_now", lambda: "2020-01-01T00:00:00.000+00:00")
+    with pytest.raises(ClockError, match="set the clock"):
+        live(trials, Person(), Life())
+
+
+def test_a_rubric_is_asked_once_also_after_a_death(tmp_path):
+    rubric = ("touched", "in place")
+    trials = plan_toy(tmp_path, trials=1, score="rubric", rubric=rubric)
+    person = Person(1)
+    # The episode of the first trial is committed, its row is not.
+    assert not live(trials, person, Life(2))
+    assert live(trials, person, Life())
+    rows = read_trials(tmp_path / "blind")
+    assert [(r.score, r.success) for r in rows] == [(0.5, False)] * 3
+    assert {r.metrics["rubric_progress"] for r in rows} == {0.5}
+    assert len(person.asked) == 4
+
+
+@pytest.mark.parametrize(("error", "counts"), [(CameraError, False), (InferenceError, True)])
+def test_what_cut_a_trial_short_decides_whether_it_counts(tmp_path, monkeypatch, error, counts):
+    trials, attempt = plan_toy(tmp_path, trials=1), PointStage.attempt
+
+    class Fails(Listener):
+        def on_start(self, episode):
+            raise error(f"the worker of runs/{trials.key.of(episode.agent).name} is gone")
+
+    def failing(self, alias, condition, watchers, provenance):
+        return attempt(self, alias, condition, [*watchers, Fails()], provenance)
+
+    monkeypatch.setattr(PointStage, "attempt", failing)
+    with pytest.raises(error):
+        live(trials, Person(), Life())
+    (row,) = read_trials(tmp_path / "blind")
+    assert row.status == ("aborted" if counts else "voided")
+    assert "the worker of (policy) is gone" in row.note
+    monkeypatch.setattr(PointStage, "attempt", attempt)
+    assert live(trials, Person(), Life())
+    assert trial_report(tmp_path).complete
+    assert len(read_trials(tmp_path / "blind")) == 3 + (not counts)
+
+
+def test_nobody_compares_blinded_trials_nor_an_older_table(tmp_path):
+    trials = plan_toy(tmp_path, trials=1)
+    assert live(trials, Person(), Life(), at_most=1)
+    for folder in (tmp_path, tmp_path / "blind"):
+        with pytest.raises(DataError, match="are blinded"):
+            compare([folder])
+    store, rows = EpisodeStore.open(tmp_path / "store"), read_trials(tmp_path / "blind")
+    require_rows(store, rows)
+    with pytest.raises(StoreCorruptError, match="older copy"):
+        require_rows(store, rows[:0])
