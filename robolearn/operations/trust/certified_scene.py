@@ -40,8 +40,8 @@ def _found(where: str, folder: Path | None) -> str:
 
 
 def drift_of(where: str, folder: Path | None = None) -> tuple[Drift, str]:
-    """Whether the real table is still as the scene says, and what told so and when last (``robolearn
-    scene drift``). Errors: SceneError for a record that is none.
+    """Whether the real table is still as the scene says, and what told so and when last
+    (``robolearn scene drift``). Errors: SceneError for a record that is none.
     """
     name = WorldName.parse(_found(where, folder))
     if not is_scene(name):
