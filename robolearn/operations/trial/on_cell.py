@@ -24,7 +24,7 @@ from robolearn.data.store.lock import StoreLock
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, RobolearnError, SafetyStopError
 from robolearn.instructions import require_understood
-from robolearn.operations.builders import executed_as
+from robolearn.operations.builders import executed_as, is_server
 from robolearn.operations.cell.driving import HoldAtEnd
 from robolearn.operations.cell.look import look_at
 from robolearn.operations.cell.opened import CellChoice, open_cell
@@ -39,7 +39,6 @@ from robolearn.operations.trial.operator import TrialOperator
 from robolearn.operations.trial.options import TrialOptions
 from robolearn.operations.trial.planned import OpenedTrials, cell_hash, open_trials, trials_lock
 from robolearn.operations.trial.session import Successor, TrialSession, redacted, require_rows
-from robolearn.operations.trial.sources import is_server
 from robolearn.operations.trust.permission import Permission
 from robolearn.runtime import EpisodeResult, run_episode
 from robolearn.spec import EmbodimentSpec

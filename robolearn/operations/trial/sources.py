@@ -11,11 +11,10 @@ from pathlib import Path
 
 from eval.blinded.key import SealedKey, SealedPolicy
 from robolearn.errors import ConfigError
-from robolearn.operations.builders import executed_as, policy_builder, policy_labels
+from robolearn.operations.builders import executed_as, is_server, policy_builder, policy_labels
 from robolearn.operations.deploy.policy import open_policy
 from robolearn.operations.trial.options import DesignOptions
 
-_SCHEMES = ("ws://", "wss://")
 _SHOWN = 6
 
 
@@ -29,18 +28,14 @@ class GivenPolicy:
     files: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def is_server(source: str) -> bool:
-    """Whether a policy is asked for over a websocket."""
-    return source.startswith(_SCHEMES)
-
-
 def given_policies(design: DesignOptions) -> tuple[GivenPolicy, ...]:
     """Everything that decides what the given policies do; :class:`ConfigError` for one that is
     given twice.
     """
-    runs = [source for source in design.policies if not is_server(source)]
-    labels = dict(zip(runs, policy_labels(runs), strict=True))
-    found = tuple(_given(source, labels.get(source, ""), design) for source in design.policies)
+    labels = policy_labels(design.policies)
+    found = tuple(
+        _given(source, label, design) for source, label in zip(design.policies, labels, strict=True)
+    )
     for what, values in (("name", [p.name for p in found]), ("content", [p.hash for p in found])):
         double = sorted({v for v in values if values.count(v) > 1})
         if double:
