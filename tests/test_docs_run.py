@@ -48,7 +48,7 @@ SKIPPED: dict[str, int] = {
     "rendering.md": 1,
     "results.md": 39,
     "robots.md": 3,
-    "real_to_sim.md": 5,
+    "real_to_sim.md": 6,
     "scene_format.md": 3,
     "statistics.md": 1,
     "tasks.md": 1,

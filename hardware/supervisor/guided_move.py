@@ -82,6 +82,9 @@ class GuidedMove:
         if math.isinf(tool_speed):
             return
         for k, (a, b) in enumerate(zip(self._points[:-1], self._points[1:], strict=True)):
+            if self._durations[k] == 0.0:
+                # The arm stands there already.
+                continue
             rows = [a + (b - a) * _share(s) for s in np.linspace(0.0, 1.0, 41).tolist()]
             gaps = [travel(one, two) for one, two in itertools.pairwise(rows)]
             # A mean over a fortieth of the segment is a little below the highest speed.

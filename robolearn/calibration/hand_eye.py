@@ -87,12 +87,14 @@ class ContradictionError(DataError):
 @dataclass(frozen=True, slots=True)
 class PosePairs:
     """What the arm said and what the camera saw at the same moments: ``T_base_tool [n, 4, 4]`` and
-    ``T_camera_board [n, 4, 4]`` [m].
+    ``T_camera_board [n, 4, 4]`` [m]. ``names``: what people call the pairs (their pictures); none:
+    they are numbered.
     """
 
     T_base_tool: PoseRows
     T_camera_board: PoseRows
     setup: Setup
+    names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.T_base_tool)
@@ -100,7 +102,17 @@ class PosePairs:
     def of(self, rows: Sequence[int] | Rows) -> PosePairs:
         """Some of them."""
         chosen = np.asarray(rows, dtype=np.intp)
-        return PosePairs(self.T_base_tool[chosen], self.T_camera_board[chosen], self.setup)
+        names = tuple(self.names[int(chosen[i])] for i in range(len(chosen) if self.names else 0))
+        return PosePairs(self.T_base_tool[chosen], self.T_camera_board[chosen], self.setup, names)
+
+    def name(self, row: int) -> str:
+        """What people call a pair."""
+        return self.names[row] if self.names else str(row)
+
+    def listed(self, rows: Sequence[int] | Rows) -> str:
+        """Pairs for a sentence: the first eight."""
+        more = f" and {len(rows) - 8} more" if len(rows) > 8 else ""
+        return f"[{', '.join(self.name(int(i)) for i in rows[:8])}]{more}"
 
     @property
     def A(self) -> PoseRows:  # noqa: N802  (the equation's name)
@@ -167,7 +179,7 @@ def hand_eye(pairs: PosePairs) -> HandEye:
         many = len(outliers) > MOST_OUTLIERS * len(pairs)
         raise ContradictionError(
             f"the poses contradict each other: {len(outliers)} of {len(pairs)} do not fit those"
-            f" that agree best ({listed(outliers)}), "
+            f" that agree best ({pairs.listed(outliers)}), "
             + (
                 "at most a third may be wrong"
                 if many
@@ -233,12 +245,6 @@ def require_enough(pairs: PosePairs) -> None:
             " says nothing of the camera's place: turn the tool about two axes, by 30 degrees and"
             " more"
         )
-
-
-def listed(rows: Sequence[int] | Rows) -> str:
-    """Indices for a sentence: the first eight."""
-    more = f" and {len(rows) - 8} more" if len(rows) > 8 else ""
-    return f"{[int(i) for i in rows[:8]]}{more}"
 
 
 def thinned(pairs: PosePairs, most: int) -> PosePairs:

@@ -20,9 +20,9 @@ from robolearn.calibration.hand_eye import (
     ContradictionError,
     HandEye,
     PosePairs,
+    Rows,
     hand_eye,
     least_squares,
-    listed,
     moved,
     places_of,
     relative_motions,
@@ -56,6 +56,9 @@ _MOST = 0.8
 _TRIED = 40
 # Four of five poses of a part agree: of so many triples one is right but for two cases in 10,000.
 _STARTS = 12
+# Clocks are tried that are out of step by so many tenths of a second; less than this harms nobody
+# who stands still [s].
+_SHIFTS, _LATE_S = 10, 0.03
 # A camera on a tool is hardly farther from its tip [m].
 _ON_TOOL_M = 0.3
 
@@ -106,8 +109,8 @@ def likeliest(pairs: PosePairs) -> str:
     return _moved(pairs)
 
 
-def _rms_of(pairs: PosePairs) -> float:
-    return float(np.median(sizes_of(pairs)))
+def _rms_of(pairs: PosePairs, starts: int = 40) -> float:
+    return float(np.median(sizes_of(pairs, starts)))
 
 
 def exchanged(pairs: PosePairs, found: HandEye) -> tuple[tuple[int, int], ...]:
@@ -229,6 +232,22 @@ def _other_moments(pairs: PosePairs) -> Iterator[_Guess]:
             )
 
 
+def stamped_late(pairs_at: Callable[[float], PosePairs]) -> float | None:
+    """By how much the pictures' times are later than the pictures [s] (negative: earlier), where
+    the poses agree clearly better then; None: they do not. ``pairs_at(s)``: the pairs with the
+    arm's poses of ``s`` seconds before.
+    """
+    here = _rms_of(pairs_at(0.0), _STARTS)
+    best, least = 0.0, here
+    for step_s in (0.1, 0.02):
+        around = best
+        for k in range(-_SHIFTS, _SHIFTS + 1) if step_s == 0.1 else range(-5, 6):
+            left = _rms_of(pairs_at(around + k * step_s), _STARTS)
+            if left < least:
+                best, least = around + k * step_s, left
+    return best if abs(best) >= _LATE_S and least * _CLEARLY < here else None
+
+
 def _rescaled(pairs: PosePairs) -> tuple[float, str] | None:
     """What is left over with the board's poses scaled, and the cause in words."""
     scale = _linear_scale(pairs)
@@ -262,7 +281,8 @@ def _moved(pairs: PosePairs) -> str:
     near = pairs.of(range(begin, end))
     at = low if low == high else begin + _best_split(near, range(low - begin, high - begin + 1))[0]
     return (
-        f"Poses 0 to {at - 1} agree, and so do {at} to {len(pairs) - 1}, but not with each other:"
+        f"Poses {pairs.name(0)} to {pairs.name(at - 1)} agree, and so do {pairs.name(at)} to"
+        f" {pairs.name(len(pairs) - 1)}, but not with each other:"
         " camera, board or the arm's base was moved in between; calibrate with one of the parts"
     )
 
@@ -372,14 +392,14 @@ def _require_rigid(T: PoseRows, key: str, where: str) -> None:
     handed = np.flatnonzero(np.linalg.det(R) < 0)
     if len(handed):
         raise DataError(
-            f"{where}: {key} is left-handed (determinant -1) at poses {listed(handed)}: a pose"
+            f"{where}: {key} is left-handed (determinant -1) at poses {_listed(handed)}: a pose"
             " turns and moves, it never mirrors; turn the sign of one axis at their source"
         )
     off = np.abs(R @ R.transpose(0, 2, 1) - np.eye(3)).max(axis=(1, 2))
     wrong = np.flatnonzero((off > _ROUND) | (last > 1e-9))
     if len(wrong):
         raise DataError(
-            f"{where}: {key} is no rigid transform at poses {listed(wrong)}: the upper left 3 x 3"
+            f"{where}: {key} is no rigid transform at poses {_listed(wrong)}: the upper left 3 x 3"
             " must be a rotation (with five decimals and more, not scaled), the last row 0 0 0 1"
             " (positions stand in the last column)"
         )
@@ -392,9 +412,15 @@ def _require_rigid(T: PoseRows, key: str, where: str) -> None:
         )
         raise DataError(
             f"{where}: {key} is {far[far > _TOO_FAR_M][0]:.0f} m away at poses"
-            f" {listed(np.flatnonzero(far > _TOO_FAR_M))}: positions are in metres; these look"
+            f" {_listed(np.flatnonzero(far > _TOO_FAR_M))}: positions are in metres; these look"
             f" like {unit}"
         )
+
+
+def _listed(rows: Sequence[int] | Rows) -> str:
+    """Indices for a sentence: the first eight."""
+    more = f" and {len(rows) - 8} more" if len(rows) > 8 else ""
+    return f"{[int(i) for i in rows[:8]]}{more}"
 
 
 def _kind(value: Any) -> str:

@@ -7,20 +7,18 @@ the poses: cameras of a scan look at one place, and how far that is does not dep
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import cv2
 import numpy as np
 
+from robolearn.capture.clocks import Level, clock_problems
 from robolearn.capture.folder import Capture, Frame, matrix
+from robolearn.capture.sharpness import WIDEST_EDGE_PX, Grey, edge_px
 from robolearn.errors import DataError
 from robolearn.geometry import Pose, Vector, VectorRows
 from robolearn.shapes import Floats
-
-Level = Literal["error", "warning"]
 
 # A picture this much less sharp than the set's median is blurred.
 BLURRED = 0.2
@@ -34,8 +32,6 @@ _FARTHEST_M = 1e5
 _RIG_M = 20.0
 # A rotation's rows may be this far from orthonormal.
 _RIGID = 1e-3
-# How far a row of frames.csv may lie before or after the arm's record [s].
-_CLOCK_S = 0.05
 _PREFIXES = {1e3: "1000", 1e-3: "0.001", 1e2: "100", 1e-2: "0.01", 10.0: "10", 0.1: "0.1"}
 
 
@@ -76,19 +72,36 @@ def check_capture(capture: Capture) -> CaptureReport:
     sharpness: dict[str, float] = {}
     good = _without(good, lambda frames: _unreadable(frames, sharpness), findings)
     good = _without(good, lambda frames: _blurred(frames, sharpness), findings)
-    findings += _clocks(capture)
+    findings += [Finding(level, what) for level, what in clock_problems(capture)]
     findings += _units(capture, good)
-    scanned = capture.of("scan", "object")
-    left = [f for f in good if f in scanned]
-    if scanned and 2 * len(left) < len(scanned):
-        findings.append(
-            Finding(
-                "error",
-                f"only {len(left)} of {len(scanned)} pictures of the scan can be used; at least"
-                " half of them are needed: take the scan again",
-            )
-        )
+    findings += _too_few(capture, good)
     return CaptureReport(tuple(findings), tuple(good), sharpness)
+
+
+def _too_few(capture: Capture, good: Sequence[Frame]) -> Iterator[Finding]:
+    """Sets of which less than half can be used."""
+    for entry in capture.config.sets:
+        everyone = [f for f in capture.frames if f.set.name == entry.name]
+        left = [f for f in good if f.set.name == entry.name]
+        if 2 * len(left) >= len(everyone):
+            continue
+        what = "the scan" if entry.purpose in ("scan", "object") else f"set '{entry.name}'"
+        text = (
+            f"only {len(left)} of {len(everyone)} pictures of {what} can be used; at least half of"
+            " them are needed: take it again"
+        )
+        yield Finding("error", text)
+
+
+def picture_problem(grey: Grey) -> str:
+    """Why a grey picture is of no use; empty when it is."""
+    if float((grey < 8).mean()) > CLIPPED:
+        return "the picture is almost black; more light, or a longer exposure"
+    if float((grey > 250).mean()) > CLIPPED:
+        return "the picture is burnt out; less light, or a shorter exposure"
+    if edge_px(grey) > WIDEST_EDGE_PX:
+        return "blurred, also its sharpest edges; focus, stand still, more light"
+    return ""
 
 
 def rigid_problem(T: Pose) -> str:
@@ -198,11 +211,9 @@ def _unreadable(
             continue
         grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
         sharpness[frame.name] = float(cv2.Laplacian(grey, cv2.CV_64F).var())
-        dark, burnt = float((grey < 8).mean()), float((grey > 250).mean())
-        if dark > CLIPPED:
-            yield frame, "the picture is almost black; more light, or a longer exposure"
-        elif burnt > CLIPPED:
-            yield frame, "the picture is burnt out; less light, or a shorter exposure"
+        why = picture_problem(np.asarray(grey, dtype=np.uint8))
+        if why:
+            yield frame, why
 
 
 def _blurred(frames: Sequence[Frame], sharpness: dict[str, float]) -> Iterable[tuple[Frame, str]]:
@@ -212,46 +223,6 @@ def _blurred(frames: Sequence[Frame], sharpness: dict[str, float]) -> Iterable[t
     for frame in frames:
         if sharpness[frame.name] < BLURRED * usual[frame.set.name]:
             yield frame, "blurred; stand still while the picture is taken"
-
-
-def _clocks(capture: Capture) -> list[Finding]:
-    findings: list[Finding] = []
-    for entry in capture.config.sets:
-        times = [f.t_s for f in capture.frames if f.set.name == entry.name and f.t_s is not None]
-        steps = np.diff(np.array(times, dtype=np.float64))
-        if len(steps) and float(steps.min()) < 0:
-            findings.append(
-                Finding("warning", f"{entry.name}: t_s runs backwards; one clock for all rows")
-            )
-    path = capture.path / "robot.csv"
-    times = [f.t_s for f in capture.frames if f.t_s is not None]
-    if not path.is_file() or not times:
-        return findings
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = [row.get("t_s") for row in csv.DictReader(stream)]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"'{path}' cannot be read as CSV: {error}") from error
-    try:
-        arm = [float(t) for t in rows if t]
-        if not np.isfinite(arm).all():
-            raise ValueError("some are not finite")
-    except ValueError as error:
-        raise DataError(f"'{path}': t_s must be numbers of seconds ({error})") from error
-    if not arm:
-        raise DataError(f"'{path}' needs a column t_s with the times of its rows [s]")
-    outside = [t for t in times if not min(arm) - _CLOCK_S <= t <= max(arm) + _CLOCK_S]
-    if outside:
-        findings.append(
-            Finding(
-                "error",
-                f"clocks are out of step: {len(outside)} of {len(times)} pictures were taken"
-                f" outside the arm's record (pictures {min(times):.2f} to {max(times):.2f} s, arm"
-                f" {min(arm):.2f} to {max(arm):.2f} s); stamp both with one clock, or subtract the"
-                " offset",
-            )
-        )
-    return findings
 
 
 def _units(capture: Capture, frames: Sequence[Frame]) -> list[Finding]:

@@ -164,6 +164,9 @@ class CaptureSet:
     object: str = ""
     # Under which light, for ``purpose: background``.
     lighting: str = ""
+    # What carries the board in these pictures; default: as ``board.where``, but in pictures for the
+    # lens somebody's hand.
+    board_on: Literal["", "table", "flange", "hand"] = ""
 
 
 @dataclass(frozen=True, slots=True)

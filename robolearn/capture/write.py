@@ -14,12 +14,12 @@ import numpy as np
 import yaml
 
 from robolearn.capture.config import CaptureConfig
-from robolearn.capture.folder import COLUMNS, DepthPicture
+from robolearn.capture.folder import COLUMNS, DepthPicture, read_capture
 from robolearn.config import to_dict
 from robolearn.errors import ConfigError
 from robolearn.files import write_atomic
 from robolearn.geometry import Pose
-from robolearn.shapes import Picture
+from robolearn.shapes import FloatRows, Floats, OwnFloats, OwnRows, Picture
 
 
 class CaptureWriter:
@@ -29,17 +29,57 @@ class CaptureWriter:
     folder can be read at any time.
     """
 
-    def __init__(self, folder: Path, config: CaptureConfig) -> None:
-        if folder.exists() and any(folder.iterdir()):
+    def __init__(self, folder: Path, config: CaptureConfig, *, resume: bool = False) -> None:
+        """``resume``: go on with what was cut off in the folder, if anything was; ConfigError for a
+        folder of something else.
+        """
+        begun = resume and (folder / "capture.yaml").is_file()
+        if folder.exists() and any(folder.iterdir()) and not begun:
             raise ConfigError(f"'{folder}' is not empty; a capture starts in a new folder")
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._config = folder, config
         self._rows: dict[str, list[list[str]]] = {entry.name: [] for entry in config.sets}
+        self._record: list[str] = []
+        if begun:
+            self._resume()
+            return
         text = yaml.safe_dump(plain(config), sort_keys=False, width=100)
         write_atomic(folder / "capture.yaml", text)
         for entry in config.sets:
             (folder / entry.name).mkdir(parents=True, exist_ok=True)
             self._write_rows(entry.name)
+
+    @property
+    def folder(self) -> Path:
+        """The capture."""
+        return self._folder
+
+    def count(self, set_name: str) -> int:
+        """How many pictures a set has."""
+        return len(self._rows[set_name])
+
+    def add_record(self, t_s: Floats, q: FloatRows) -> None:
+        """Add to ``robot.csv``: where the joints ``[n, j]`` [rad] were at times ``[n]`` [s]."""
+        rows = _joint_rows(t_s, q)
+        self._record += rows[1:] if self._record else rows
+        write_atomic(self._folder / "robot.csv", "\n".join(self._record) + "\n")
+
+    def _resume(self) -> None:
+        there = read_capture(self._folder)
+        if _shape(there.config) != _shape(self._config):
+            raise ConfigError(
+                f"'{self._folder}' holds another capture (other cameras, board or sets): give a new"
+                " folder, or the options that it was begun with"
+            )
+        self._config = there.config
+        for entry in self._config.sets:
+            path = self._folder / entry.name / "frames.csv"
+            with path.open(encoding="utf-8", newline="") as stream:
+                rows = [[row.get(c) or "" for c in COLUMNS] for row in csv.DictReader(stream)]
+            self._rows[entry.name] = rows
+        record = self._folder / "robot.csv"
+        if record.is_file():
+            self._record = record.read_text(encoding="utf-8").splitlines()
 
     def add(
         self,
@@ -81,6 +121,30 @@ class CaptureWriter:
         table.writerow(COLUMNS)
         table.writerows(self._rows[set_name])
         write_atomic(self._folder / set_name / "frames.csv", text.getvalue())
+
+
+def write_motion(
+    folder: Path, sent_t_s: Floats, sent: FloatRows, t_s: OwnFloats, q: OwnRows
+) -> None:
+    """Set-points as sent ``[n, j]`` [rad] at ``sent_t_s`` [s], and joints ``[m, j]`` at ``t_s``, as
+    ``motion/sent.csv`` and ``motion/measured.csv`` of a capture.
+    """
+    for name, times, rows in (("sent", sent_t_s, sent), ("measured", t_s, q)):
+        (folder / "motion").mkdir(exist_ok=True)
+        text = "\n".join(_joint_rows(times, np.asarray(rows, dtype=np.float64))) + "\n"
+        write_atomic(folder / "motion" / f"{name}.csv", text)
+
+
+def _joint_rows(t_s: Floats, q: FloatRows) -> list[str]:
+    head = ",".join(["t_s", *(f"q{i + 1}" for i in range(q.shape[1]))])
+    rows = zip(t_s, q, strict=True)
+    return [head, *(",".join([f"{t:.4f}", *(f"{v:.6f}" for v in row)]) for t, row in rows)]
+
+
+def _shape(config: CaptureConfig) -> tuple[Any, ...]:
+    """What pictures depend on: lenses and places may be found and written meanwhile."""
+    cameras = {name: (c.mount, c.size, c.depth is None) for name, c in config.cameras.items()}
+    return cameras, config.sets, config.board and config.board.board()
 
 
 def plain(config: CaptureConfig) -> dict[str, Any]:

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "replay recorded actions open loop in a scene; report errors",
     ),
     "identify": ("robolearn.cli.identify", "find a scene's physics from recordings"),
+    "capture": ("robolearn.cli.capture", "pictures and poses of a real cell, guided and checked"),
     "reconstruct": ("robolearn.cli.reconstruct", "make a scene of a real table from a capture"),
     "video": ("robolearn.cli.video", "videos of stored episodes, all cameras side by side"),
     "scene": ("robolearn.cli.scene", "check and render scene packages"),

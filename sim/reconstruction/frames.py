@@ -14,13 +14,13 @@ from typing import Literal
 import cv2
 import numpy as np
 
-from robolearn.calibration.boards import BoardFinder, intrinsics, place
-from robolearn.calibration.boards import View as BoardView
-from robolearn.calibration.hand_eye import PosePairs
+from robolearn.calibration.boards import BoardFinder
 from robolearn.calibration.hand_eye_causes import calibrate
+from robolearn.capture.board_depth import depth_problem
+from robolearn.capture.board_views import BoardView, board_views, hand_eye_pairs, lens_of
 from robolearn.capture.config import CaptureLens, Mount
 from robolearn.capture.folder import Capture, Frame, matrix
-from robolearn.errors import ConfigError, DataError
+from robolearn.errors import DataError
 from robolearn.geometry import CameraMatrix, Pose, inverse, pose
 from robolearn.shapes import Picture
 from sim.reconstruction.shapes import Depth, Points
@@ -99,28 +99,6 @@ class Posed:
     notes: tuple[str, ...]
 
 
-def lens_of(capture: Capture, camera: str) -> tuple[CaptureLens, str]:
-    """A camera's lens, given or found from pictures of the board, and how it is known."""
-    config = capture.config.cameras[camera]
-    if config.lens is not None:
-        return config.lens, "lens given"
-    if capture.config.board is None:
-        raise ConfigError(
-            f"camera '{camera}' has no lens in capture.yaml, and there is no board to find it from:"
-            " give lens.focal_px and lens.centre_px, or take pictures of a board (purpose: lens)"
-        )
-    finder = BoardFinder(capture.config.board.board())
-    frames = [f for f in capture.of("lens", "handeye", "scan") if f.set.camera == camera]
-    found = [finder.find(f.picture()) for f in frames]
-    result = intrinsics([v for v in found if v is not None], config.size)
-    lens = CaptureLens(result.focal_px, result.centre_px, result.distortion)
-    used = sum(v is not None for v in found)
-    return lens, (
-        f"lens of '{camera}' found from {used} pictures of the board, {result.rms_px:.2f} px left"
-        f" over, focal length +- {max(result.focal_error_px):.1f} px"
-    )
-
-
 def posed_frames(capture: Capture, frames: Sequence[Frame]) -> Posed:
     """Poses of ``frames`` in one world: by the first way that all cameras' frames have.
 
@@ -128,13 +106,18 @@ def posed_frames(capture: Capture, frames: Sequence[Frame]) -> Posed:
     """
     notes: list[str] = []
     lenses: dict[str, CaptureLens] = {}
+    seen = _seen(capture, frames)
     for camera in sorted({f.set.camera for f in frames}):
-        lenses[camera], note = lens_of(capture, camera)
+        lenses[camera], note = lens_of(capture, camera, seen)
         notes.append(note)
+    level, depth = depth_problem(seen, lenses)
+    if level == "error":
+        raise DataError(f"{capture.path}: {depth}")
+    notes += [depth] if depth else []
     finder = None
     if capture.config.board is not None:
         finder = BoardFinder(capture.config.board.board())
-    places = {c: _place(capture, c, lenses[c], finder, notes) for c in lenses}
+    places = {c: _place(capture, c, lenses[c], seen, notes) for c in lenses}
     out: list[PosedFrame] = []
     unposed: dict[str, str] = {}
     worlds: set[WorldFrame] = set()
@@ -183,20 +166,25 @@ def _pose(
     if finder is None or board is None or board.where != "table":
         return f"{frame.name} has no pose, and no board lies on the table"
     view = finder.find(frame.picture())
-    T_board_camera = None if view is None else board_pose(view, lens)
-    if T_board_camera is None:
+    T_camera_board = None if view is None else BoardView(frame, view).pose(lens)
+    if T_camera_board is None:
         return f"the board is not seen in {frame.name}"
     T = np.eye(4) if board.T_table_board is None else matrix(board.T_table_board)
-    return T @ T_board_camera, "table"
+    return T @ inverse(T_camera_board), "table"
 
 
-def board_pose(view: BoardView, lens: CaptureLens) -> Pose | None:
-    """``T_board_camera``; None when the corners do not fit."""
-    try:
-        found = place(view.points, view.pixels, lens.focal_px, lens.centre_px, lens.distortion)
-    except DataError:
-        return None
-    return found.lens.T_frame_camera
+def _seen(capture: Capture, frames: Sequence[Frame]) -> tuple[BoardView, ...]:
+    """The board in pictures, where a lens or a place is to be found from it."""
+    cameras = {f.set.camera: f.camera for f in frames}
+    wanted = [
+        name
+        for name, c in cameras.items()
+        if c.lens is None or (c.mount == "flange" and c.T_mount_camera is None)
+    ]
+    if capture.config.board is None or not wanted:
+        return ()
+    looked = [f for f in capture.of("lens", "handeye", "scan") if f.set.camera in wanted]
+    return board_views(capture, [f for f in looked if f.file.is_file()])
 
 
 def board_place(capture: Capture, frames: Sequence[PosedFrame]) -> Pose | None:
@@ -209,9 +197,9 @@ def board_place(capture: Capture, frames: Sequence[PosedFrame]) -> Pose | None:
     finder, seen = BoardFinder(board.board()), list[Pose]()
     for f in frames[:: max(1, len(frames) // _BOARD_VIEWS)]:
         view = finder.find(f.frame.picture())
-        T_board_camera = None if view is None else board_pose(view, f.lens)
-        if T_board_camera is not None:
-            seen.append(f.T_table_camera @ inverse(T_board_camera))
+        T_camera_board = None if view is None else BoardView(f.frame, view).pose(f.lens)
+        if T_camera_board is not None:
+            seen.append(f.T_table_camera @ T_camera_board)
     if len(seen) < 2:
         return None
     u, _, vt = np.linalg.svd(np.mean([T[:3, :3] for T in seen], axis=0))
@@ -222,33 +210,23 @@ def _place(
     capture: Capture,
     camera: str,
     lens: CaptureLens,
-    finder: BoardFinder | None,
+    seen: Sequence[BoardView],
     notes: list[str],
 ) -> Pose | None:
     """Where a camera sits on its mount: given, or found from pictures of the board."""
     config = capture.config.cameras[camera]
     if config.T_mount_camera is not None:
         return matrix(config.T_mount_camera)
-    if config.mount != "flange" or finder is None:
+    found = None if config.mount != "flange" else hand_eye_pairs(capture, camera, lens, seen)
+    if found is None:
         return None
-    seen: list[tuple[Pose, Pose]] = []
-    for frame in capture.of("handeye", "scan"):
-        if frame.set.camera != camera or frame.T_base_tool is None:
-            continue
-        view = finder.find(frame.picture())
-        T = None if view is None else board_pose(view, lens)
-        if T is not None:
-            seen.append((frame.T_base_tool, inverse(T)))
-    if not seen:
-        return None
-    pairs = PosePairs(np.stack([a for a, _ in seen]), np.stack([b for _, b in seen]), "eye-in-hand")
-    found = calibrate(pairs)
+    pairs, place = found.pairs, calibrate(found.pairs)
     notes.append(
         f"place of '{camera}' on the flange found from {len(pairs)} pictures of the board"
-        f" ({len(found.outliers)} not believed): +- {1e3 * found.half_m.max():.1f} mm,"
-        f" +- {np.degrees(found.half_rad.max()):.2f} degrees"
+        f" ({len(place.outliers)} not believed): +- {1e3 * place.half_m.max():.1f} mm,"
+        f" +- {np.degrees(place.half_rad.max()):.2f} degrees"
     )
-    return found.T_parent_camera
+    return place.T_parent_camera
 
 
 def points_of(depth: Depth, K: CameraMatrix, T: Pose, stride: int = 1) -> Points:

@@ -17,6 +17,7 @@ import numpy as np
 import yaml
 
 from robolearn.arms.models import ARMS
+from robolearn.capture.board_views import lens_of
 from robolearn.capture.config import CaptureConfig, CaptureLens
 from robolearn.capture.folder import Frame
 from robolearn.config import to_dict
@@ -24,7 +25,7 @@ from robolearn.errors import SceneError, did_you_mean
 from robolearn.geometry import Pose, Vector, pose, quat_from_rotation
 from robolearn.shapes import Picture
 from sim.reconstruction.bodies import Body, apart_m
-from sim.reconstruction.frames import Assumed, board_place, lens_of, posed_frames
+from sim.reconstruction.frames import Assumed, board_place, posed_frames
 from sim.reconstruction.meshes import write_obj
 from sim.reconstruction.pipeline import Reconstruction
 from sim.reconstruction.template import Template, arm_template, empty_template

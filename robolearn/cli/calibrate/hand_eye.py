@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
 
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
 class HandEyeArgs:
     """Find where a camera is: on the tool (eye-in-hand) or fixed beside the arm (eye-to-hand)."""
 
+    # Capture folder with pictures of the board and the arm's poses (docs/capture_format.md); or
+    # give --poses.
+    capture: Annotated[Path | None, tyro.conf.Positional] = None
+    # Which camera of the capture, where several have hand-eye pictures.
+    camera: str = ""
     # A JSON list of {"T_base_tool": 4x4, "T_camera_board": 4x4} [m]: the arm's pose and that of a
     # board before the camera at the same moment, at 15 to 30 places; turn the tool about two axes.
     poses: Path | None = None
@@ -31,8 +38,30 @@ class HandEyeArgs:
 def run(argv: list[str]) -> int:
     """Run the verb."""
     args = parse(HandEyeArgs, argv, "calibrate handeye", HandEyeArgs.__doc__ or "")
-    if args.poses is None:
-        raise ConfigError("--poses is missing: a JSON file with the pairs of poses")
+    found = _pictures(args) if args.poses is None else _poses(args, args.poses)
+    if args.json:
+        print_json(_document(found))
+    else:
+        _show(found)
+    return 0
+
+
+def _pictures(args: HandEyeArgs) -> HandEyeCalibrated:
+    if args.capture is None:
+        raise ConfigError(
+            "give a capture folder with pictures of the board, or --poses: a JSON file with the"
+            " pairs of poses"
+        )
+    if args.setup is not None:
+        raise ConfigError("--setup goes with --poses; a capture says what camera and board ride on")
+    from robolearn.operations.capture.hand_eye import calibrate_hand_eye_pictures
+
+    return calibrate_hand_eye_pictures(args.capture, args.camera)
+
+
+def _poses(args: HandEyeArgs, poses: Path) -> HandEyeCalibrated:
+    if args.capture is not None or args.camera:
+        raise ConfigError("give either a capture folder or --poses, not both")
     if args.setup is None:
         raise ConfigError(
             "--setup is missing: eye-in-hand (the camera moves with the tool) or eye-to-hand (the"
@@ -40,12 +69,7 @@ def run(argv: list[str]) -> int:
         )
     from robolearn.operations.cell.hand_eye import calibrate_hand_eye
 
-    found = calibrate_hand_eye(args.poses, args.setup)
-    if args.json:
-        print_json(_document(found))
-    else:
-        _show(found)
-    return 0
+    return calibrate_hand_eye(poses, args.setup)
 
 
 def _names(found: HandEyeCalibrated) -> tuple[str, str]:
@@ -67,6 +91,7 @@ def _document(found: HandEyeCalibrated) -> dict[str, Any]:
         "outliers": list(result.outliers),
         "exchanged": [list(pair) for pair in found.exchanged],
         "poses": found.poses,
+        **({"pictures": list(found.names)} if found.names else {}),
         "notes": list(found.notes),
         "residual": {"position_m": result.rms_m, "rotation_deg": math.degrees(result.rms_rad)},
         "held_out": {
@@ -104,8 +129,9 @@ def _show(found: HandEyeCalibrated) -> None:
     say(f"poses        {used} of {found.poses} believed")
     for i in result.outliers:
         partner = next((set(p) - {i} for p in found.exchanged if i in p), None)
-        why = f"; it fits the place of pose {partner.pop()}: exchanged" if partner else ""
-        say(f"  pose {i} is wrong: {result.distances[i]:.0f} standard deviations off{why}")
+        other = found.name(partner.pop()) if partner else ""
+        why = f"; it fits the place of {other}: exchanged" if other else ""
+        say(f"  {found.name(i)} is wrong: {result.distances[i]:.0f} standard deviations off{why}")
     apart = ", ".join(f"{m.name} {1e3 * m.distance_m:.1f}" for m in result.methods)
     say(f"closed forms of the same poses are so far from it [mm]: {apart}")
     for note in found.notes:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.calibrate.camera import CameraArgs
 from robolearn.cli.calibrate.camera import run as calibrate_camera
+from robolearn.cli.calibrate.cameras import CamerasArgs
+from robolearn.cli.calibrate.cameras import run as calibrate_cameras
 from robolearn.cli.calibrate.hand_eye import HandEyeArgs
 from robolearn.cli.calibrate.hand_eye import run as calibrate_hand_eye
 from robolearn.cli.shared.consent import ask, wait_for_enter
@@ -137,5 +139,6 @@ def _show(found: CellLatencies, *, quiet: bool) -> None:
 VERBS = {
     "latency": (Latency, _latency),
     "camera": (CameraArgs, calibrate_camera),
+    "cameras": (CamerasArgs, calibrate_cameras),
     "handeye": (HandEyeArgs, calibrate_hand_eye),
 }

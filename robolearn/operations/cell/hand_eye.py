@@ -14,13 +14,19 @@ from robolearn.errors import ConfigError, DataError
 @dataclass(frozen=True, slots=True)
 class HandEyeCalibrated:
     """The camera's place from so many ``poses``; ``exchanged``: outliers that fit each other's
-    place in the list; ``notes``: what fits and is hardly meant.
+    place in the list; ``notes``: what fits and is hardly meant; ``names``: the pictures of the
+    poses, where there are some.
     """
 
     found: HandEye
     poses: int
     exchanged: tuple[tuple[int, int], ...]
     notes: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+    def name(self, row: int) -> str:
+        """What people call a pose."""
+        return self.names[row] if self.names else f"pose {row}"
 
 
 def calibrate_hand_eye(path: Path, setup: str) -> HandEyeCalibrated:

@@ -188,3 +188,12 @@ def test_waypoints_ahead_of_a_guided_move_by_hand():
     while not move.done:
         move.step(0.002, moving=True)
     assert [p[0] for p in move.ahead] == [3.0]
+
+
+def test_a_guided_move_to_where_the_arm_stands_takes_no_time() -> None:
+    move = GuidedMove(np.zeros(2), [np.zeros(2), np.ones(2)], 1.0, 100.0)
+    move.slow_to(0.25, lambda a, b: float(np.abs(b - a).max()))
+    assert move.duration_s >= 1.0 / 0.25
+    still = GuidedMove(np.zeros(2), [np.zeros(2)], 1.0, 100.0)
+    still.slow_to(0.25, lambda a, b: float(np.abs(b - a).max()))
+    assert still.duration_s == 0.0

@@ -1,0 +1,197 @@
+"""Checks the times of a capture against the arm's record (robot.csv): one clock, standing still.
+
+What a record tells depends on what it holds: times alone, whether pictures lie within it; joints,
+whether the arm stood while a picture was taken; and, of an arm that is known, whether the poses of
+the pictures are those of their times.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from robolearn.arms.models import ARMS
+from robolearn.capture.folder import Capture, Frame
+from robolearn.errors import DataError
+from robolearn.geometry import PoseRows
+from robolearn.shapes import FloatRows, Floats
+
+Level = Literal["error", "warning"]
+
+# How far a row of frames.csv may lie before or after the arm's record [s].
+_EDGE_S = 0.05
+# Offsets that are tried [s].
+_FARTHEST_S, _STEP_S = 2.0, 0.02
+# Of the poses' distance from the record [m], and how much better another time must be.
+_APART_M, _CLEARLY = 0.004, 4.0
+# An arm that stands is slower [rad/s].
+_STANDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRecord:
+    """The arm while pictures were taken: times ``[n]`` [s] ascending, joints ``[n, j]`` [rad] (no
+    columns: the record has none).
+    """
+
+    t_s: Floats
+    q: FloatRows
+
+    def at(self, t_s: Floats) -> FloatRows:
+        """Joints at other times, in between evenly."""
+        columns: list[Floats] = [np.interp(t_s, self.t_s, column) for column in self.q.T]
+        return np.stack(columns, axis=1)
+
+    def speed(self, t_s: Floats) -> Floats:
+        """Speed of the fastest joint at times [rad/s], over 60 ms."""
+        moved = self.at(t_s + 0.03) - self.at(t_s - 0.03)
+        return np.abs(moved).max(axis=1) / 0.06
+
+
+def read_record(folder: Path) -> ArmRecord | None:
+    """``robot.csv`` of a capture; None without one. DataError for a file that is none."""
+    path = folder / "robot.csv"
+    if not path.is_file():
+        return None
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = list(csv.DictReader(stream))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"'{path}' cannot be read as CSV: {error}") from error
+    names = [n for n in (rows[0] if rows else {}) if n and n[0] == "q" and n[1:].isdigit()]
+    rows = [row for row in rows if row.get("t_s")]
+    try:
+        t_s = np.array([float(row["t_s"]) for row in rows], dtype=np.float64)
+        q = np.array([[float(row[n]) for n in names] for row in rows], dtype=np.float64)
+        if not (np.isfinite(t_s).all() and np.isfinite(q).all()):
+            raise ValueError("some are not finite")
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"'{path}': t_s must be numbers of seconds, q1 ... of radians ({error})"
+        ) from error
+    if not len(t_s):
+        raise DataError(f"'{path}' needs a column t_s with the times of its rows [s]")
+    order = np.argsort(t_s, kind="stable")
+    return ArmRecord(t_s[order], q.reshape(len(t_s), len(names))[order])
+
+
+def poses_at(
+    capture: Capture, record: ArmRecord | None, frames: Sequence[Frame]
+) -> Callable[[float], PoseRows] | None:
+    """``T_base_flange [n, 4, 4]`` of frames by the record, as a function of how late the frames'
+    times are [s]; None where the record, the arm or a time is not known.
+    """
+    arm = None if capture.config.arm is None else ARMS.get(capture.config.arm.model)
+    if record is None or arm is None or record.q.shape[1] != arm.dof or len(record.t_s) < 2:
+        return None
+    times = [f.t_s for f in frames if f.t_s is not None]
+    if not frames or len(times) < len(frames):
+        return None
+    stamps = np.array(times, dtype=np.float64)
+    return lambda late_s: arm.fk_rows(record.at(stamps - late_s))
+
+
+def clock_problems(capture: Capture) -> list[tuple[Level, str]]:
+    """``(level, sentence)`` of what is wrong with the times."""
+    found: list[tuple[Level, str]] = []
+    for entry in capture.config.sets:
+        times = [f.t_s for f in capture.frames if f.set.name == entry.name and f.t_s is not None]
+        steps = np.diff(np.array(times, dtype=np.float64))
+        if len(steps) and float(steps.min()) < 0:
+            found.append(("warning", f"{entry.name}: t_s runs backwards; one clock for all rows"))
+    record = read_record(capture.path)
+    stamped = [f for f in capture.frames if f.t_s is not None]
+    if record is None or not stamped:
+        return found
+    times = np.array([f.t_s for f in stamped], dtype=np.float64)
+    low, high = float(record.t_s[0]), float(record.t_s[-1])
+    outside = int(((times < low - _EDGE_S) | (times > high + _EDGE_S)).sum())
+    if outside:
+        text = (
+            f"clocks are out of step: {outside} of {len(times)} pictures were taken outside the"
+            f" arm's record (pictures {times.min():.2f} to {times.max():.2f} s, arm {low:.2f} to"
+            f" {high:.2f} s); stamp both with one clock, or subtract the offset"
+        )
+        return [*found, ("error", text)]
+    text = _poses(capture, record, stamped) or _standing(record, stamped)
+    return [*found, ("error", text)] if text else found
+
+
+def _poses(capture: Capture, record: ArmRecord, stamped: Sequence[Frame]) -> str:
+    """Whether the pictures' poses are those of other times."""
+    posed = [f for f in stamped if f.T_base_tool is not None]
+    known = poses_at(capture, record, posed)
+    if known is None or len(posed) < 5:
+        return ""
+    given = np.stack([T for f in posed if (T := f.T_base_tool) is not None])
+    best, here, there = _best(lambda late_s: _apart(known(late_s), given), 0.1 * _APART_M)
+    if here <= _APART_M:
+        return ""
+    if there * _CLEARLY < here:
+        return (
+            f"clocks are out of step: T_base_tool of the pictures is where the arm was"
+            f" {abs(best):.2f} s {'before' if best > 0 else 'after'} their t_s (robot.csv; off by"
+            f" {1e3 * here:.0f} mm as it is, {1e3 * there:.0f} mm then); stamp both with one clock,"
+            " or subtract the offset"
+        )
+    return (
+        f"T_base_tool of the pictures is not where robot.csv says that the arm was (off by"
+        f" {1e3 * here:.0f} mm in the middle, at any offset of the clocks): poses were exchanged or"
+        " belong to another arm, or robot.csv is of another run"
+    )
+
+
+def _apart(found: PoseRows, given: PoseRows) -> float:
+    """How far poses are from the record [m], whatever stands for the tool: the middle one."""
+    tool = np.linalg.inv(found) @ given
+    usual = np.median(tool[:, :3, 3], axis=0)
+    far: Floats = np.linalg.norm(tool[:, :3, 3] - usual, axis=1)
+    return float(np.median(far))
+
+
+def _standing(record: ArmRecord, stamped: Sequence[Frame]) -> str:
+    """Whether pictures of the board, taken while the arm stood, are stamped as if it had moved."""
+    if not record.q.shape[1] or len(record.t_s) < 5:
+        return ""
+    times = [
+        f.t_s
+        for f in stamped
+        if f.t_s is not None and f.set.purpose == "handeye" and f.camera.mount != "hand"
+    ]
+    if len(times) < 5:
+        return ""
+    stamps = np.array(times, dtype=np.float64)
+
+    def moving(late_s: float) -> float:
+        return float((record.speed(stamps - late_s) > _STANDS).mean())
+
+    best, here, there = _best(moving, 1e-9)
+    if here < 0.5 or there > 0.1:
+        return ""
+    return (
+        f"clocks are out of step: the arm was moving at the times of {here:.0%} of the hand-eye"
+        f" pictures, and stood still {abs(best):.2f} s {'before' if best > 0 else 'after'} them:"
+        " stamp both with one clock, or subtract the offset"
+    )
+
+
+def _best(cost: Callable[[float], float], alike: float) -> tuple[float, float, float]:
+    """How late times are by the least cost [s], nearest to none; the cost as it is, and there.
+    Costs that are ``alike`` are one: the middle of such a stretch (the arm stood) is told.
+    """
+    offsets = np.arange(-_FARTHEST_S, _FARTHEST_S + _STEP_S / 2, _STEP_S)
+    costs = np.array([cost(float(s)) for s in offsets])
+    least = float(costs.min())
+    good = costs <= least + alike
+    nearest = int(np.argmin(np.where(good, np.abs(offsets), np.inf)))
+    first = last = nearest
+    while first > 0 and good[first - 1]:
+        first -= 1
+    while last + 1 < len(good) and good[last + 1]:
+        last += 1
+    return float(offsets[first] + offsets[last]) / 2.0, cost(0.0), least

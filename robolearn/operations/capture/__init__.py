@@ -1,0 +1,1 @@
+"""Takes captures of cells, checks them, and calibrates cameras from them."""

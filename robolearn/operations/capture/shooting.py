@@ -1,0 +1,178 @@
+"""Takes pictures with a cell's cameras while its arm stands, and judges each before it moves on."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import cv2
+import numpy as np
+
+from hardware.cell.motion import JOINT_POSITION
+from hardware.env.real_env import RealEnv
+from robolearn.arms.kinematics import SerialArm
+from robolearn.arms.shapes import Joints
+from robolearn.calibration.boards import BoardFinder, View
+from robolearn.capture.check import picture_problem
+from robolearn.capture.write import CaptureWriter
+from robolearn.errors import DataError, StaleSignalError
+from robolearn.geometry import Pose
+from robolearn.shapes import Floats, Picture
+
+# Two pictures so far apart in time [s] must show the board at one place [px].
+_APART_S, _STILL_PX = 0.15, 0.7
+# An arm may swing after it has come to rest [s].
+_SETTLE_S = 0.25
+_TRIES = 4
+# A camera that sends nothing is waited for so long [s].
+_PATIENCE_S = 15.0
+_ARM_HZ = 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A picture that was taken at rest, the board in it (None: not found), and the arm's pose.
+    ``problem``: why it is of no use ("" for a good one).
+    """
+
+    picture: Picture
+    t_s: float
+    view: View | None
+    T_base_flange: Pose
+    problem: str
+
+
+class Shooting:
+    """A cell whose arm is moved from pose to pose, and whose joints are recorded on the way."""
+
+    def __init__(self, env: RealEnv, arm: SerialArm, writer: CaptureWriter) -> None:
+        self.env, self.arm, self.writer = env, arm, writer
+        # From the monotonic clock to that of the wall, so that parts of a capture share one.
+        self._epoch_s = time.time() - time.monotonic()
+        self._recorded_s = 0.0
+
+    @property
+    def q(self) -> Joints:
+        """Where the arm is [rad]."""
+        return np.asarray(self.env.supervisor.state().joint_position, dtype=np.float64)
+
+    def goto(self, q: Joints) -> None:
+        """Guided by the supervisor; at rest when it returns."""
+        self.env.goto([q])
+        time.sleep(_SETTLE_S)
+
+    def take(self, camera: str, finder: BoardFinder | None) -> Taken:
+        """A picture of a camera while the arm stands; with ``finder`` it must show the board, twice
+        at the same place: else pictures come late, or the arm swings.
+        """
+        taken = self._once(camera, finder)
+        for _ in range(_TRIES):
+            if finder is None or taken.view is None or taken.problem:
+                return taken
+            before, taken = taken.view, self._once(camera, finder)
+            if taken.view is not None and _moved_px(before, taken.view) < _STILL_PX:
+                return taken
+        problem = (
+            "the board still moves in the picture while the arm stands: pictures come late"
+            " ('robolearn calibrate latency'), or something shakes"
+        )
+        return replace(taken, problem=problem)
+
+    def _once(self, camera: str, finder: BoardFinder | None) -> Taken:
+        image, t_s = self._picture(camera, _APART_S)
+        view = None if finder is None else finder.find(image)
+        problem = picture_problem(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY).astype(np.uint8))
+        if finder is not None and view is None and not problem:
+            problem = "the board is not seen"
+        return Taken(image, t_s, view, self.arm.fk(self.q), problem)
+
+    def record(self) -> None:
+        """Add what the arm did since the last time to robot.csv."""
+        block = self.env.drain().signals[JOINT_POSITION]
+        t_s = block.t_ns * 1e-9 + self._epoch_s
+        keep: list[int] = []
+        for i, t in enumerate(t_s):
+            if t >= self._recorded_s + 1.0 / _ARM_HZ:
+                keep.append(i)
+                self._recorded_s = float(t)
+        if keep:
+            self.writer.add_record(t_s[keep], np.asarray(block.value[keep], dtype=np.float64))
+
+    def _picture(self, name: str, later_s: float) -> tuple[Picture, float]:
+        """A picture that was exposed ``later_s`` from now, or later. A camera that pauses is waited
+        for: nothing moves meanwhile.
+        """
+        camera, _ = self.env.cameras.camera(name)
+        after = time.monotonic_ns() + round(later_s * 1e9)
+        deadline = time.monotonic() + later_s + _PATIENCE_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(StaleSignalError):
+                frame = camera.latest()
+                if frame.t_ns > after:
+                    return frame.image, frame.t_ns * 1e-9 + self._epoch_s
+            time.sleep(0.01)
+        raise StaleSignalError(
+            f"camera '{name}' sent no new picture for {_PATIENCE_S:g} s: check its cable and power,"
+            " and the load of this machine; what was taken is kept, the same command goes on"
+        )
+
+
+def _moved_px(one: View, two: View) -> float:
+    """How far the board's corners moved, the one in the middle [px]."""
+    same = np.linalg.norm(one.points[:, None] - two.points[None], axis=2) < 1e-6
+    rows, columns = np.nonzero(same)
+    far: Floats = np.linalg.norm(one.pixels[rows] - two.pixels[columns], axis=1)
+    return float(np.median(far)) if len(far) else np.inf
+
+
+def coverage_problem(views: Sequence[View], size: tuple[int, int]) -> str:
+    """What part of the picture the board has not been in; "" when it was all over."""
+    bare = _bare(views, size)
+    if len(bare) == len(_SIDES):
+        return "the board was in no picture" if not views else "the board was in the middle only"
+    return f"the board was never far to the {' and '.join(bare)}" if bare else ""
+
+
+def farthest_to(views: Sequence[View], size: tuple[int, int], turn: int) -> int:
+    """Which of the views to go on from: the board is farthest towards where it has not been yet,
+    or, where it was all over, each in its ``turn``.
+    """
+    bare = _bare(views, size)
+    if not bare:
+        return turn % len(views)
+    axis, sign, _ = _SIDES[bare[turn % len(bare)]]
+    return int(np.argmax([sign * float(v.pixels[:, axis].mean()) for v in views]))
+
+
+# Coordinate, direction, and what share of the picture the board must have come to.
+_SIDES = {
+    "left": (0, -1, 0.2),
+    "right": (0, 1, 0.8),
+    "top": (1, -1, 0.2),
+    "bottom": (1, 1, 0.8),
+}
+
+
+def _bare(views: Sequence[View], size: tuple[int, int]) -> list[str]:
+    if not views:
+        return list(_SIDES)
+    at = np.concatenate([v.pixels for v in views]) / np.array(size)
+    low, high = at.min(axis=0), at.max(axis=0)
+    return [
+        name
+        for name, (axis, sign, share) in _SIDES.items()
+        if (low[axis] > share if sign < 0 else high[axis] < share)
+    ]
+
+
+def require_enough(camera: str, taken: int, of: int, tried: int) -> None:
+    """DataError when a camera saw the board too rarely."""
+    if 2 * taken < of:
+        raise DataError(
+            f"camera '{camera}' saw the board in {taken} of {tried} poses of the arm, {of} are"
+            " wanted and half of them needed: put the board into the middle of its picture where"
+            " the arm stands at first, flat, evenly lit, all of it in view; measure 'ahead_m' (how"
+            " far before the flange it lies)"
+        )

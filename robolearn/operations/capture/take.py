@@ -1,0 +1,354 @@
+"""Takes a capture of a cell: board, scan, background and motion, checked while somebody is there.
+
+    plan      sets of capture.yaml, from the cell's cameras and what carries the board
+    hand-eye  poses that grow from where the board was seen, to all sides, as far as it stays seen
+    calibrate all cameras at once; the lens and the place of each are written into capture.yaml
+    scan      a camera on the flange looks at the middle of the table from all around
+    motion    the arm alone, for 'robolearn identify --capture'
+
+Every picture is written when it is taken: a capture that was cut off goes on where it ended.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hardware.cell.config import CellConfig
+from hardware.cell.load import load_cell
+from hardware.commissioning.excite import excitation_cell, excite
+from hardware.commissioning.no_task import NoScore, clear_table
+from hardware.commissioning.reach import Reach, around, looking_at
+from hardware.env.real_env import RealEnv
+from robolearn.arms.shapes import Joints
+from robolearn.calibration.boards import BoardFinder, View
+from robolearn.capture.config import CaptureConfig, CaptureSet
+from robolearn.capture.folder import read_capture
+from robolearn.capture.write import CaptureWriter, write_motion
+from robolearn.errors import ConfigError, DataError, RobolearnError
+from robolearn.geometry import Pose, Vector, inverse, pose_error
+from robolearn.operations.capture.cameras import RigCalibrated, calibrate_cameras, store_cameras
+from robolearn.operations.capture.options import CaptureOptions
+from robolearn.operations.capture.plan import planned, small_pictures
+from robolearn.operations.capture.shooting import (
+    Shooting,
+    coverage_problem,
+    farthest_to,
+    require_enough,
+)
+from robolearn.operations.cell.lab import cell_lab
+from robolearn.operations.cell.operator import CellOperator
+from robolearn.operations.scenes.identify_arm import room_of
+from robolearn.types import Condition
+from sim.identification.arm_excitation import multisine
+
+USUAL = CaptureOptions()
+# A step from a pose where the board was seen; so many are drawn, the newest to the arm is taken.
+_TILT_DEG, _SHIFT_M, _DRAWN = 18.0, 0.07, 10
+# Poses that are tried for one picture that is wanted.
+_TRIED = 4
+# How far poses count as one: turned by, and moved by.
+_ANGLE_RAD, _AWAY_M = 0.35, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class CellCaptured:
+    """A capture: its folder, pictures by set, what should be repeated or looked at, and what the
+    pictures of the board say (None: too little for a calibration, and ``problem`` says why).
+    """
+
+    folder: Path
+    pictures: dict[str, int]
+    advice: tuple[str, ...]
+    calibrated: RigCalibrated | None
+    problem: str
+
+
+def capture_cell(
+    robot: Path,
+    out: Path,
+    operator: CellOperator,
+    options: CaptureOptions = USUAL,
+    *,
+    start_lab: bool = False,
+    on_note: Callable[[str], None] | None = None,
+) -> CellCaptured:
+    """Capture the cell of a file of ``configs/hardware/`` into ``out``, or go on with what was cut
+    off there. ``on_note``: told in a sentence what happens.
+
+    Errors: :class:`ConfigError`, also when the operator does not agree; :class:`DataError` for a
+    board that is hardly seen; those of the devices. What was taken stays.
+    """
+    tell: Callable[[str], None] = on_note or _silent
+    cell = load_cell(robot)
+    config = planned(cell, options)
+    still = dataclasses.replace(excitation_cell(cell), cameras=small_pictures(cell))
+    writer = CaptureWriter(out, config, resume=True)
+    with ExitStack() as stack:
+        lab = stack.enter_context(cell_lab(robot, cell, start=start_lab))
+        operator.consent(
+            f"the arm moves slowly to {options.poses} poses and more per camera, about a pose high"
+            " over the table; nothing else may stand in its way"
+        )
+        env = RealEnv(still, place=clear_table(still, lab, operator.place), scorer=NoScore())
+        stack.callback(env.close)
+        env.watch(Condition("capture", 0, {}))
+        env.home()
+        reach = Reach.of(still)
+        taker = _Taker(
+            cell, config, options, operator, tell, reach, Shooting(env, reach.arm, writer)
+        )
+        taker.boards()
+        calibrated, problem = _calibrated(out, tell)
+        taker.scans(calibrated)
+        taker.backgrounds()
+        if options.excite_s:
+            _excited(env, still, out, options, tell)
+        env.home()
+    counts = {entry.name: writer.count(entry.name) for entry in config.sets}
+    return CellCaptured(out, counts, tuple(taker.advice), calibrated, problem)
+
+
+def _silent(text: str) -> None:
+    """Nobody is told."""
+    del text
+
+
+def _calibrated(out: Path, tell: Callable[[str], None]) -> tuple[RigCalibrated | None, str]:
+    """What the board's pictures say, written into capture.yaml; else why they say nothing."""
+    tell("calibrating")
+    try:
+        found = calibrate_cameras(out)
+    except RobolearnError as error:
+        return None, str(error)
+    store_cameras(found)
+    return found, ""
+
+
+def _excited(
+    env: RealEnv,
+    still: CellConfig,
+    out: Path,
+    options: CaptureOptions,
+    tell: Callable[[str], None],
+) -> None:
+    if (out / "motion").is_dir():
+        return
+    tell(f"moving the arm for {options.excite_s:.0f} s")
+    motion = multisine(room_of(still), options.excite_s, seed=options.seed)
+    rows = excite(env, motion.q, motion.rate_hz)
+    write_motion(out, rows.sent_t_s, rows.sent, rows.measured_t_s, rows.measured)
+
+
+@dataclass(slots=True)
+class _Taker:
+    """The stages, one camera after the other."""
+
+    cell: CellConfig
+    config: CaptureConfig
+    options: CaptureOptions
+    operator: CellOperator
+    tell: Callable[[str], None]
+    reach: Reach
+    shooting: Shooting
+    advice: list[str] = dataclasses.field(default_factory=list[str])
+
+    def boards(self) -> None:
+        """All pictures of the board: on the table first, then on the flange."""
+        board = self.config.board
+        if board is None:
+            raise ConfigError("a capture needs a board")
+        finder = BoardFinder(board.board())
+        for held, where in (
+            ("table", "lay the board onto the table, flat, in the middle of what cameras see"),
+            ("flange", "fix the board to the flange, facing the camera beside the arm"),
+        ):
+            sets = [s for s in self.config.sets if s.board_on == held and self._open(s)]
+            if not sets:
+                continue
+            if self.operator.place is not None:
+                self.operator.place(where)
+            for entry in sets:
+                self.shooting.env.home()
+                if self._wanted(entry) == 1:
+                    self._single(entry, finder)
+                else:
+                    self._hand_eye(entry, finder)
+
+    def _wanted(self, entry: CaptureSet) -> int:
+        """How many pictures a set is to have."""
+        if entry.purpose == "scan":
+            return self.options.scan
+        still = self.config.cameras[entry.camera].mount == "table" and entry.board_on != "flange"
+        return 1 if still else self.options.poses
+
+    def _open(self, entry: CaptureSet) -> bool:
+        return self.shooting.writer.count(entry.name) < self._wanted(entry)
+
+    def _single(self, entry: CaptureSet, finder: BoardFinder | None) -> None:
+        """A picture of a camera that stands still."""
+        taken = self.shooting.take(entry.camera, finder)
+        self.shooting.record()
+        if taken.problem:
+            self.advice.append(f"camera '{entry.camera}', set '{entry.name}': {taken.problem}")
+            if finder is not None:
+                return
+        self.shooting.writer.add(
+            entry.name, taken.picture, t_s=taken.t_s, T_base_tool=taken.T_base_flange
+        )
+
+    def _hand_eye(self, entry: CaptureSet, finder: BoardFinder) -> None:
+        """Pictures of the board from poses that grow from where it was seen."""
+        camera, wanted = entry.camera, self._wanted(entry)
+        pivot_m = self.options.ahead_m if entry.board_on == "table" else 0.0
+        rng = np.random.default_rng([self.options.seed, len(camera)])
+        size = self.config.cameras[camera].size
+        seen, views = _so_far(self.shooting.writer.folder, entry.name, finder)
+        visited, tried = list(seen), 0
+        while tried < _TRIED * wanted:
+            bare = coverage_problem(views, size)
+            if len(seen) >= wanted and not bare:
+                break
+            tried += 1
+            from_there = seen[farthest_to(views, size, tried)] if seen else None
+            q = self._next(from_there, visited, pivot_m, rng)
+            if q is None:
+                self.shooting.env.home()
+                continue
+            self.shooting.goto(q)
+            taken = self.shooting.take(camera, finder)
+            self.shooting.record()
+            visited.append(taken.T_base_flange)
+            if taken.problem or taken.view is None:
+                self.tell(f"{camera}: {taken.problem}")
+                continue
+            seen.append(taken.T_base_flange)
+            views.append(taken.view)
+            self.shooting.writer.add(
+                entry.name, taken.picture, t_s=taken.t_s, T_base_tool=taken.T_base_flange
+            )
+            more = "" if len(seen) <= wanted else f", and {len(seen) - wanted} for {bare}"
+            self.tell(f"{camera}: {min(len(seen), wanted)} of {wanted}{more}")
+        require_enough(camera, len(seen), wanted, tried)
+        bare = coverage_problem(views, size)
+        if bare:
+            self.advice.append(
+                f"camera '{camera}': {bare}; its lens is less sure there: move the board, or raise"
+                " 'poses'"
+            )
+
+    def _next(
+        self,
+        seen: Pose | None,
+        visited: list[Pose],
+        pivot_m: float,
+        rng: np.random.Generator,
+    ) -> Joints | None:
+        """Joints of a reachable pose near one where the board was ``seen`` (None: near where the
+        arm is; there at first), far from all visited.
+        """
+        here = self.shooting.q
+        if not visited:
+            return here
+        best: tuple[float, Joints] | None = None
+        for _ in range(_DRAWN):
+            near = visited[0] if seen is None else seen
+            T = next(around(near, pivot_m, rng, tilt_deg=_TILT_DEG, shift_m=_SHIFT_M))
+            away = min((_distance(T, other) for other in visited), default=1.0)
+            if best is not None and away <= best[0]:
+                continue
+            q = self.reach.joints(T, here)
+            if q is not None:
+                best = (away, q)
+        return None if best is None else best[1]
+
+    def scans(self, calibrated: RigCalibrated | None) -> None:
+        """The table by cameras on the flange whose place is known."""
+        for entry in self.config.sets:
+            if entry.purpose != "scan" or not self._open(entry):
+                continue
+            found = None if calibrated is None else calibrated.found
+            places = {c.name: c.place for c in found.cameras} if found is not None else {}
+            place = places.get(entry.camera)
+            if found is None or place is None:
+                self.advice.append(
+                    f"camera '{entry.camera}': no scan, as its place on the flange is not known"
+                )
+                continue
+            if self.operator.place is not None:
+                self.operator.place("put the objects onto the table, take the board away if it may")
+            board = None if found.T_frame_board is None else found.T_frame_board.T
+            self._scan(entry, place.T, self._target(board))
+
+    def _target(self, T_base_board: Pose | None) -> Vector:
+        """The middle of the table that is looked at, in the base's frame [m]."""
+        table, limits = self.cell.T_base_table, self.cell.limits
+        if self.cell.table is not None and table is not None:
+            low, high = np.array(limits.workspace_low), np.array(limits.workspace_high)
+            return (table @ np.array([*(0.5 * (low + high)), 0.0, 1.0]))[:3]
+        if T_base_board is None or self.config.board is None:
+            raise DataError("nothing tells where the table is: show the board on it")
+        columns, rows = self.config.board.squares
+        half = 0.5 * self.config.board.square_m
+        return (T_base_board @ np.array([columns * half, rows * half, 0.0, 1.0]))[:3]
+
+    def _scan(self, entry: CaptureSet, T_tool_camera: Pose, target: Vector) -> None:
+        rng = np.random.default_rng([self.options.seed, 1])
+        wanted, tried = self._wanted(entry), 0
+        self.shooting.env.home()
+        for T_base_camera in looking_at(target, rng):
+            taken = self.shooting.writer.count(entry.name)
+            if taken >= wanted or tried >= 10 * wanted:
+                break
+            tried += 1
+            q = self.reach.joints(T_base_camera @ inverse(T_tool_camera), self.shooting.q)
+            if q is None:
+                continue
+            self.shooting.goto(q)
+            self._single(entry, None)
+            self.shooting.record()
+            self.tell(f"{entry.camera}: scan {taken + 1} of {wanted}")
+        taken = self.shooting.writer.count(entry.name)
+        if taken < wanted:
+            self.advice.append(
+                f"camera '{entry.camera}': {taken} of {wanted} pictures of the scan: the arm"
+                " reaches no more poses around the table without coming near to something; go on by"
+                " hand, or move the table nearer"
+            )
+
+    def backgrounds(self) -> None:
+        """The empty table by cameras that stand still."""
+        sets = [s for s in self.config.sets if s.purpose == "background" and self._open(s)]
+        if not sets:
+            return
+        if self.operator.place is not None:
+            self.operator.place(
+                "clear the table, as it shall stay: its photograph is the background"
+            )
+        self.shooting.env.home()
+        for entry in sets:
+            self._single(entry, None)
+
+
+def _so_far(folder: Path, name: str, finder: BoardFinder) -> tuple[list[Pose], list[View]]:
+    """Where the arm was in the pictures of a set that were taken before, and what they show."""
+    poses, views = list[Pose](), list[View]()
+    for frame in read_capture(folder).frames:
+        if frame.set.name != name or frame.T_base_tool is None:
+            continue
+        view = finder.find(frame.picture())
+        if view is not None:
+            poses.append(frame.T_base_tool)
+            views.append(view)
+    return poses, views
+
+
+def _distance(a: Pose, b: Pose) -> float:
+    """How different two poses are: 1 when turned by 20 degrees, or moved by 0.1 m."""
+    away, angle = pose_error(a, b)
+    return away / _AWAY_M + angle / _ANGLE_RAD
