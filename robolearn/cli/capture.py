@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Args:
     """Take pictures of a board, the table and its objects with a cell's cameras, and the arm's
-    poses, for 'calibrate cameras', 'reconstruct' and 'identify'; or check a capture (--check).
+    poses, for 'calibrate cameras' and 'reconstruct'; or check a capture (--check).
     """
 
     # A file of configs/hardware/: its arm moves from pose to pose.

@@ -33,7 +33,7 @@ class CaptureOptions:
     poses: int = 20
     # Pictures of the table by a camera on the flange, all around (0: none).
     scan: int = 40
-    # How long the arm is excited for 'identify --capture' [s] (0: not at all).
+    # How long the arm is excited and recorded [s] (0: not at all).
     excite_s: float = 0.0
     # Chooses poses and motions.
     seed: int = 0

@@ -4,7 +4,7 @@
     hand-eye  poses that grow from where the board was seen, to all sides, as far as it stays seen
     calibrate all cameras at once; the lens and the place of each are written into capture.yaml
     scan      a camera on the flange looks at the middle of the table from all around
-    motion    the arm alone, for 'robolearn identify --capture'
+    motion    the arm alone, set-points and joints are kept; no command reads them yet
 
 Every picture is written when it is taken: a capture that was cut off goes on where it ended.
 """
