@@ -20,6 +20,8 @@ Grey = UInt8[NDArray[np.uint8], "h w"]
 WIDEST_EDGE_PX = 2.0
 # The picture is blurred by so much more [px].
 _BLUR_PX = 2.0
+# What is as steep after that as before, nearly, is a shade over much of the picture (12 px).
+_SHADE = 1.015
 # An edge has a slope of so many grey levels per pixel; flatter ones are shades, or noise.
 _SLOPE = 6.0
 # Of all pixels so many belong to the sharpest edges.
@@ -28,20 +30,21 @@ _SHARPEST = 0.995
 
 def edge_px(grey: Grey) -> float:
     """Standard deviation of the sharpest edges [px], of the direction that is blurred more; 0 for a
-    picture without edges.
+    picture without edges. A direction of shades alone tells nothing where the other has edges.
     """
     if min(grey.shape) < 24:
         return 0.0
     image = grey.astype(np.float32)
     more = cv2.GaussianBlur(image, (0, 0), _BLUR_PX)
-    widths: list[float] = []
+    edges: list[float] = []
+    shades: list[float] = []
     for x, y in ((1, 0), (0, 1)):
         before, after = (_slope(np.asarray(i, dtype=np.float32), x, y) for i in (image, more))
         if before < _SLOPE or after <= 0.0:
             continue
         ratio = max(before / after, 1.0 + 1e-6)
-        widths.append(_BLUR_PX / math.sqrt(ratio**2 - 1.0))
-    return max(widths, default=0.0)
+        (edges if ratio > _SHADE else shades).append(_BLUR_PX / math.sqrt(ratio**2 - 1.0))
+    return max(edges or shades, default=0.0)
 
 
 def _slope(image: NDArray[np.float32], x: int, y: int) -> float:

@@ -2,8 +2,10 @@
 
 What decides is found by walking the imports from where a trial is run and built; names that are
 resolved lazily (``"module:Name"``) and imports inside functions count. Reports and statistics are
-not reached, so they may change without it. Installed packages that bring tasks, experts, scenes,
-worlds or policies (``docs/plugins.md``) count with all their files, used by a trial or not.
+not reached, so they may change without it. Neither are the parts of a virtual lab, of which worlds
+like ``reality/pusht`` are made: the hash of such a world says which code made it. Installed
+packages that bring tasks, experts, scenes, worlds or policies (``docs/plugins.md``) count with all
+their files, used by a trial or not.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import functools
 import hashlib
 import importlib.util
 import re
+from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 
@@ -23,7 +26,10 @@ ENTRIES = (
     "eval.trials.rollouts",
     "eval.trials.judge",
     "eval.trials.instruments",
+    "sim.worlds",
 )
+# What a reality in process is made of; this counts for its trials alone.
+REALITY = "robolearn.operations.reality.worlds"
 _TOP = "|".join(PACKAGES)
 _FROM = re.compile(rf"^[ \t]*from ((?:{_TOP})(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _IMPORT = re.compile(rf"^[ \t]*import ((?:{_TOP})(?:\.\w+)*)", re.MULTILINE)
@@ -42,11 +48,24 @@ PLUGIN_GROUPS = tuple(
 
 def code_hash(root: Path = ROOT) -> str:
     """SHA-256 (16 digits) over the sources that decide a simulated trial."""
+    named = [(path.relative_to(root).as_posix(), path) for path in deciding_files(root)]
+    return _digest([*named, *plugin_files()])
+
+
+@functools.cache
+def reality_hash() -> str:
+    """The same over the sources that decide trials in a reality in process and no others."""
+    return _digest([(path.relative_to(ROOT).as_posix(), path) for path in reality_files()])
+
+
+def reality_files() -> tuple[Path, ...]:
+    """The sources of :func:`reality_hash`, sorted."""
+    return tuple(sorted(set(_reached(ROOT, (REALITY,), ())) - set(deciding_files())))
+
+
+def _digest(files: Iterable[tuple[str, Path]]) -> str:
     digest = hashlib.sha256()
-    for path in deciding_files(root):
-        digest.update(path.relative_to(root).as_posix().encode())
-        digest.update(path.read_bytes())
-    for name, path in plugin_files():
+    for name, path in files:
         digest.update(name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -100,18 +119,22 @@ def plugin_files() -> list[tuple[str, Path]]:
 
 def deciding_files(root: Path = ROOT) -> tuple[Path, ...]:
     """The sources that :data:`ENTRIES` reach by importing, sorted; ``root`` holds the packages."""
-    return _reached(root.resolve())
+    return _reached(root.resolve(), ENTRIES, (REALITY,))
 
 
 @functools.cache
-def _reached(root: Path) -> tuple[Path, ...]:
+def _reached(root: Path, entries: Sequence[str], unread: Sequence[str]) -> tuple[Path, ...]:
+    """``unread``: modules that count, and what they import does not."""
     seen: set[Path] = set()
-    waiting = [file for name in ENTRIES for file in _files(root, name)]
+    waiting = [file for name in entries for file in _files(root, name)]
+    ends = {file for name in unread for file in _files(root, name) if file.stem != "__init__"}
     while waiting:
         path = waiting.pop()
         if path in seen:
             continue
         seen.add(path)
+        if path in ends:
+            continue
         waiting += [
             file for name in _imports(path.read_text("utf-8")) for file in _files(root, name)
         ]

@@ -22,6 +22,7 @@ from hardware.emulators.drivetrain import DrivetrainConfig
 from hardware.emulators.tracker import Captures, TrackerPacket
 from hardware.supervisor.link import Target
 from robolearn.config import config_hash, to_dict
+from robolearn.operations.code_hash import reality_hash
 from robolearn.operations.lab.view import lab_view
 from robolearn.operations.lab.workcell import LabConfig
 from robolearn.operations.reality.driven_arm import DrivenArm
@@ -77,8 +78,8 @@ class RealityEnv(SteppedEnv):
 
     @property
     def scene_hash(self) -> str:
-        """Digest of cell, lab, what is hidden and the seed."""
-        parts = (to_dict(self._cell), to_dict(self._lab), to_dict(self._drivetrain))
+        """Digest of cell, lab, what is hidden, the seed, and the code of the lab's parts."""
+        parts = (to_dict(self._cell), to_dict(self._lab), to_dict(self._drivetrain), reality_hash())
         return config_hash(*parts, self._seed, self._engine, self._params)
 
     @property

@@ -11,10 +11,13 @@ import pytest
 from robolearn.operations import code_hash as code_hash_module
 from robolearn.operations.code_hash import (
     PACKAGES,
+    REALITY,
     ROOT,
     code_hash,
     deciding_files,
     plugin_files,
+    reality_files,
+    reality_hash,
 )
 
 
@@ -73,3 +76,10 @@ def test_imports_in_functions_and_lazy_names_count(
         worlds = copy / "sim" / "worlds.py"
         worlds.write_text(worlds.read_text() + line)
         assert copy / "sim" / "extra.py" in deciding_files(copy), line
+
+
+def test_what_a_reality_is_made_of_counts_for_its_trials_alone() -> None:
+    names = {path.relative_to(ROOT).as_posix() for path in deciding_files()}
+    assert f"{REALITY.replace('.', '/')}.py" in names
+    assert not names & {path.relative_to(ROOT).as_posix() for path in reality_files()}
+    assert reality_hash() != code_hash()

@@ -1,7 +1,7 @@
 "use strict";
 // A gamepad at this computer or tablet: sticks and buttons as of the program's own (devices/gamepad.py).
 const gamepad = {
-  // Buttons of the standard layout (https://w3c.github.io/gamepad/#remapping).
+  // Buttons of the W3C Gamepad API's standard layout.
   HOLD: [4, 5], CLOSE: 7,
   SAID: { 9: "start", 0: "keep", 1: "discard", 8: "quit", 3: "takeover", 2: "handback" },
   // Deflections up to this do nothing; whoever lets go holds nothing for so long.

@@ -279,7 +279,10 @@ def test_pictures_named_by_a_path_are_read(v21: Path, store: EpisodeStore) -> No
         (None, "frame 3: no picture in this row"),
         ({"bytes": None, "path": "images/gone.png"}, "gone.png cannot be read: No such file"),
         ({"bytes": b"GIF89a", "path": None}, "frame 3 cannot be decoded"),
-        (png(np.zeros((4, 4, 3), dtype=np.uint8)), r"expected \(32, 48, 3\), got \(4, 4, 3\)"),
+        (
+            png(np.zeros((4, 4, 3), dtype=np.uint8)),
+            r"expected uint8 \(32, 48, 3\), got uint8 \(4, 4, 3\)",
+        ),
     ],
 )
 def test_a_bad_picture_in_a_row_leaves_nothing(

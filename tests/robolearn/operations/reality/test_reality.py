@@ -10,7 +10,7 @@ import pytest
 from robolearn.contracts import Env
 from robolearn.errors import SceneError
 from robolearn.operations.builders import env_builder
-from robolearn.operations.code_hash import deciding_files
+from robolearn.operations.code_hash import reality_files
 from robolearn.operations.reality.worlds import (
     described_worlds,
     is_scene,
@@ -98,7 +98,7 @@ def test_names() -> None:
 
 
 def test_its_code_decides_trials() -> None:
-    names = [path.as_posix() for path in deciding_files()]
+    names = [path.as_posix() for path in reality_files()]
     for ending in ("reality/env.py", "emulators/drivetrain.py", "emulators/tracker.py",
                    "supervisor/table_follower.py", "plants/grip.py"):  # fmt: skip
         assert any(name.endswith(ending) for name in names), ending
