@@ -19,7 +19,7 @@ from typing import Any
 import jaxtyping
 
 # How many calls of a function a test has checked.
-CALLS = 8
+CALLS = 3
 
 _jaxtyped = jaxtyping.jaxtyped
 

@@ -74,6 +74,7 @@ class Counting:
         return handle
 
 
+@pytest.mark.slow
 def test_four_actors_on_two_cores_queue_and_lose_nothing(tmp_path, monkeypatch, caplog):
     """Two actors never start while the others work, for longer than a task may take."""
     caplog.set_level(logging.CRITICAL)

@@ -11,7 +11,7 @@ def judge(outcomes, least):
 
 
 def test_a_killed_deployment_loses_no_trial_and_leaves_an_arm_at_rest():
-    judge(run(2, seed=3), 1)
+    judge(run(1, seed=3), 0)
 
 
 @pytest.mark.slow
