@@ -22,7 +22,6 @@ from robolearn.agents.chunk import ticks_per_action
 from robolearn.agents.take_over import Person
 from robolearn.config import config_hash, to_dict
 from robolearn.contracts import Agent, Subscriber
-from robolearn.data.provenance import git_revision
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import SafetyStopError, StartError
@@ -59,7 +58,7 @@ from robolearn.operations.deploy.take_over import (
     scripted_person,
 )
 from robolearn.operations.deploy.task import recorded_params, task_of
-from robolearn.operations.deploy.trials import PERSON_STEPS, TrialWriter
+from robolearn.operations.deploy.trials import PERSON_STEPS, TrialWriter, blank_trial
 from robolearn.operations.deploy.video import Film, film_of
 from robolearn.operations.deploy.watch import first_action, shadow
 from robolearn.operations.suites import open_suite
@@ -320,29 +319,13 @@ class _Deployment:
 
     def _blank(self, policy: Source) -> TrialRecord:
         """What is the same in all trials of this deployment."""
-        options, lab = self._options, self._cell.lab
-        engine = f"virtual lab, {self._world}" if self._world else "virtual lab"
         name, digest = self._executed(policy)
-        return TrialRecord(
+        return dataclasses.replace(
+            blank_trial(self._cell, self._cell_hash, self._world),
             policy=name,
             policy_hash=digest,
-            env=self._cell.name,
-            env_hash=self._cell_hash,
-            engine=engine if lab else "robot",
-            kind="lab" if lab else "robot",
-            condition="",
-            seed=0,
-            success=False,
-            score=0.0,
-            final_progress=0.0,
-            return_=0.0,
-            steps=0,
-            duration_s=0.0,
-            reason="",
-            commit=git_revision(),
             suite=self._suite.label,
-            operator=options.operator,
-            status="started",
+            operator=self._options.operator,
         )
 
     def _keep(self, env: RealEnv, result: EpisodeResult, episode: str, writer: TrialWriter) -> None:

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 
 from eval.trials.rollouts import achieved_start, utc_now
 from eval.trials.table import TrialStore
+from hardware.cell.config import CellConfig
 from robolearn.data.episode import take_overs, taken_over
+from robolearn.data.provenance import git_revision
 from robolearn.runtime import EpisodeResult
 from robolearn.shapes import Flags
 from robolearn.types import Condition, EpisodeHeader, Outcome, Tick, TrialRecord
@@ -20,6 +22,32 @@ from robolearn.types import Condition, EpisodeHeader, Outcome, Tick, TrialRecord
 CORRECTED = "corrected"
 # The metric that tells how many steps that were.
 PERSON_STEPS = "person_steps"
+
+
+def blank_trial(cell: CellConfig, cell_hash: str, world: str) -> TrialRecord:
+    """What the rows of all trials on a cell have in common; ``world``: that of its virtual lab, as
+    far as it says ("": it does not).
+    """
+    engine = f"virtual lab, {world}" if world else "virtual lab"
+    return TrialRecord(
+        policy="",
+        policy_hash="",
+        env=cell.name,
+        env_hash=cell_hash,
+        engine=engine if cell.lab else "robot",
+        kind="lab" if cell.lab else "robot",
+        condition="",
+        seed=0,
+        success=False,
+        score=0.0,
+        final_progress=0.0,
+        return_=0.0,
+        steps=0,
+        duration_s=0.0,
+        reason="",
+        commit=git_revision(),
+        status="started",
+    )
 
 
 class TrialWriter:

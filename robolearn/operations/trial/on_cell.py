@@ -18,7 +18,6 @@ from hardware.env.real_env import RealEnv
 from robolearn.agents.chunk import ticks_per_action
 from robolearn.config import config_hash, to_dict
 from robolearn.contracts import Agent, Subscriber
-from robolearn.data.provenance import git_revision
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.lock import StoreLock
 from robolearn.data.store.store import EpisodeStore
@@ -33,6 +32,7 @@ from robolearn.operations.deploy.figures import safety_metrics, trial_metrics
 from robolearn.operations.deploy.opened import policy_agent
 from robolearn.operations.deploy.policy import Source, open_policy, policy_latency_s
 from robolearn.operations.deploy.task import recorded_params, task_of
+from robolearn.operations.deploy.trials import blank_trial
 from robolearn.operations.pictures.draw import Drawn
 from robolearn.operations.pictures.overlay import draw_start, overlay
 from robolearn.operations.trial.operator import TrialOperator
@@ -211,7 +211,8 @@ class CellStage:
             **permission.to_json(),
             **recorded_params(task),
         }
-        blank = _blank(trials, opened.world)
+        digest = cell_hash(trials.cell, trials.lab_seed)
+        blank = blank_trial(trials.cell, digest, opened.world)
         stops = options.go_on_after_stop
         overlay = overlay_of(options.overlay, env.spec)
         return cls(env, trials, agents, recorder, operator, blank, provenance, stops, overlay)
@@ -336,27 +337,3 @@ def _check_latencies(
     lead_s = lead_ticks / rate_hz
     fits = "fits" if slowest_s < lead_s else "DOES NOT FIT"
     operator.told("policies", f"the slowest call {fits} the lead of {1e3 * lead_s:.0f} ms")
-
-
-def _blank(trials: OpenedTrials, world: str) -> TrialRecord:
-    cell, lab = trials.cell, trials.cell.lab
-    engine = f"virtual lab, {world}" if world else "virtual lab"
-    return TrialRecord(
-        policy="",
-        policy_hash="",
-        env=cell.name,
-        env_hash=cell_hash(cell, trials.lab_seed),
-        engine=engine if lab else "robot",
-        kind="lab" if lab else "robot",
-        condition="",
-        seed=0,
-        success=False,
-        score=0.0,
-        final_progress=0.0,
-        return_=0.0,
-        steps=0,
-        duration_s=0.0,
-        reason="",
-        commit=git_revision(),
-        status="started",
-    )
