@@ -14,6 +14,7 @@ import numpy as np
 
 from robolearn.calibration.rig import calibrate_rig
 from robolearn.geometry import inverse, pose_error, rotvec_from_rotation
+from tests.benchmarks.floors import at_most
 from tests.robolearn.calibration.rigs import draw_rig
 
 DRAWS, LONG_DRAWS, PICTURES = 10, 100, 20
@@ -32,10 +33,10 @@ def rows(long: bool = False) -> list[dict[str, Any]]:
         file=sys.stderr,
     )
     return [
-        _row(f"focal length, worst of {count} cameras", "%", 100 * worst["focal"], 0.3),
-        _row("camera's place, worst", "mm", worst["mm"], 2.0),
-        _row("camera's orientation, worst", "deg", worst["deg"], 0.3),
-        _row("numbers outside their 95 % interval", "", outside, 0.07),
+        at_most(f"focal length, worst of {count} cameras", "%", 100 * worst["focal"], 0.3),
+        at_most("camera's place, worst", "mm", worst["mm"], 2.0),
+        at_most("camera's orientation, worst", "deg", worst["deg"], 0.3),
+        at_most("numbers outside their 95 % interval", "", outside, 0.07),
     ]
 
 
@@ -64,16 +65,3 @@ def figures(seed: int) -> dict[str, Any]:
         mm.append(1e3 * away)
         deg.append(float(np.degrees(angle)))
     return {"inside": np.array(inside), "focal": max(focal), "mm": max(mm), "deg": max(deg)}
-
-
-def _row(name: str, unit: str, value: float, most: float) -> dict[str, Any]:
-    return {
-        "name": name,
-        "unit": unit,
-        "ours": round(value, 3),
-        "reference": most,
-        "ratio": round(value / most, 3),
-        "floor": 1.0,
-        "holds": bool(value <= most),
-        "why": "drawn rigs; the reference is the most that is allowed",
-    }

@@ -7,9 +7,12 @@ import logging
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
+from eval.trials.instruments import InstructedAgent
 from robolearn.agents.replay import WrappedAgent
+from robolearn.agents.take_over import Person, TakeOver
 from robolearn.contracts import Agent
 from robolearn.errors import RobotError
+from robolearn.spec import EmbodimentSpec
 from robolearn.types import (
     Command,
     EpisodeHeader,
@@ -36,6 +39,31 @@ class WholeCommand(WrappedAgent):
         """The wrapped agent's command over what stands."""
         command = super().decide(observation, reply)
         return dataclasses.replace(command, action={**self._standing(), **command.action})
+
+
+@runtime_checkable
+class Driven(Protocol):
+    """An env whose actions may be left out of a command."""
+
+    @property
+    def spec(self) -> EmbodimentSpec:
+        """Its signals."""
+        ...
+
+    @property
+    def standing(self) -> Signals:
+        """What its actions are while nobody commands them."""
+        ...
+
+
+def on_cell(agent: Agent, env: Driven, instruction: str, person: Person | None) -> Agent:
+    """A policy's ``agent`` as it acts on a cell; ``instruction``: what one that reads text is told;
+    ``person``: who takes over from it.
+    """
+    if instruction:
+        agent = InstructedAgent(agent, instruction)
+    agent = WholeCommand(agent, lambda: env.standing)
+    return agent if person is None else TakeOver(agent, person, env.spec)
 
 
 @runtime_checkable

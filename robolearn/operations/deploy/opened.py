@@ -6,13 +6,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Literal
 
-from eval.trials.instruments import InstructedAgent
 from hardware.env.real_env import RealEnv
 from robolearn.agents.execution import Execution
-from robolearn.agents.take_over import Person, TakeOver
+from robolearn.agents.take_over import Person
 from robolearn.contracts import Agent
 from robolearn.errors import ConfigError
-from robolearn.operations.cell.driving import WholeCommand
+from robolearn.operations.cell.driving import on_cell
 from robolearn.operations.cell.opened import CellChoice, open_cell
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.policy import Source
@@ -52,16 +51,11 @@ class CheckedCell:
 def policy_agent(
     policy: Source, env: RealEnv, execution: Execution, instruction: str, person: Person | None
 ) -> Agent:
-    """``policy`` as it acts on a cell; ``instruction``: what one that reads text is told;
-    ``person``: who takes over from it.
-    """
-    agent: Agent = execution.agent(
+    """``policy`` as it acts on a cell (:func:`on_cell`)."""
+    agent = execution.agent(
         policy.inference.spec, env.spec, policy.name, env.config.command_latency_s
     )
-    if instruction:
-        agent = InstructedAgent(agent, instruction)
-    agent = WholeCommand(agent, lambda: env.standing)
-    return agent if person is None else TakeOver(agent, person, env.spec)
+    return on_cell(agent, env, instruction, person)
 
 
 def open_checked(

@@ -23,11 +23,11 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 
-from eval.trials.instruments import CountingInference, InstructedAgent
+from eval.trials.instruments import CountingInference
 from hardware.cell.config import CellConfig
 from policies.registry import explorer_of
 from robolearn.agents.execution import Execution
-from robolearn.agents.take_over import Person, TakeOver
+from robolearn.agents.take_over import Person
 from robolearn.contracts import Agent, Env, Policy, PolicySpec, Subscriber
 from robolearn.data.episode import Episode
 from robolearn.data.insight.effort import Effort, effort_of
@@ -36,7 +36,7 @@ from robolearn.data.store.drafts import Drafts, PreparedEpisode
 from robolearn.errors import CameraError, RobotError, SafetyStopError, StaleSignalError, StartError
 from robolearn.inference.local import WorkerInference
 from robolearn.machine.process import ordinary_children
-from robolearn.operations.cell.driving import HoldAtEnd, WholeCommand
+from robolearn.operations.cell.driving import HoldAtEnd, on_cell
 from robolearn.operations.cell.release import Stopped, why_stopped_for_good
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.policy import Source, SpecInference, WarmBuilder, policy_latency_s
@@ -303,10 +303,7 @@ class CellFlights:
 
     def _agent(self, spec: PolicySpec, name: str) -> Agent:
         agent = self.execution.agent(spec, self.env.spec, name, self.cell.command_latency_s)
-        if self.instruction:
-            agent = InstructedAgent(agent, self.instruction)
-        agent = WholeCommand(agent, lambda: self.env.standing)
-        return agent if self.person is None else TakeOver(agent, self.person, self.env.spec)
+        return on_cell(agent, self.env, self.instruction, self.person)
 
     def _recorder(self) -> DraftRecorder:
         return DraftRecorder(
