@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,21 +37,25 @@ class FollowingCheck:
     """
 
     def __init__(self, joints: int, rate_hz: float, window_s: float) -> None:
-        self._sent = np.zeros((max(1, round(window_s * rate_hz)), joints))
+        # A row per joint: what is taken over the joints then goes along whole rows, at a third of
+        # the time.
+        self._sent = np.zeros((joints, max(1, round(window_s * rate_hz))))
         self._next = 0
 
     def reset(self, q: Joints) -> None:
         """The arm stands at ``q [joints]``."""
-        self._sent[:] = q
+        self._sent[:] = q[:, None]
 
     def sent(self, q: Joints) -> None:
         """A set-point went out."""
-        self._sent[self._next] = q
-        self._next = (self._next + 1) % len(self._sent)
+        self._sent[:, self._next] = q
+        self._next = (self._next + 1) % self._sent.shape[1]
 
     def error(self, q: Joints) -> float:
         """Largest joint error [rad] to the nearest of the set-points."""
-        return float(np.abs(self._sent - q).max(axis=1).min())
+        errors = self._sent - q[:, None]
+        np.abs(errors, out=errors)
+        return float(errors.max(axis=0).min())
 
 
 class RateGate:
@@ -61,36 +66,75 @@ class RateGate:
 
     def __init__(self, acceleration: Limits, jerk: Limits | None, rate_hz: float) -> None:
         # Limits of the second and third differences of set-points.
-        self._second = np.atleast_1d(_RATE_SLACK * acceleration / rate_hz**2)
-        self._third = None if jerk is None else np.atleast_1d(_RATE_SLACK * jerk / rate_hz**3)
+        self._second = _numbers(_RATE_SLACK * acceleration / rate_hz**2)
+        self._third = None if jerk is None else _numbers(_RATE_SLACK * jerk / rate_hz**3)
         self._rate_hz = rate_hz
-        self._x, self._step, self._bend = np.zeros(0), np.zeros(0), np.zeros(0)
+        # Plain numbers: at this size numpy's calls take several times as long.
+        self._x: list[float] = []
+        self._step: list[float] = []
+        self._bend: list[float] = []
 
     def reset(self, x: Components) -> None:
         """At rest at ``x [n]``."""
-        self._x, self._step, self._bend = x, np.zeros_like(x), np.zeros_like(x)
+        self._x, self._step, self._bend = x.tolist(), [0.0] * len(x), [0.0] * len(x)
 
     def broken(self, x: Components) -> str:
         """What ``x [n]``, the next one, breaks; "" for nothing."""
-        step = x - self._x
-        bend = step - self._step
-        twist = bend - self._bend
-        self._x, self._step, self._bend = x, step, bend
+        new = x.tolist()
+        step = [a - b for a, b in zip(new, self._x, strict=True)]
+        bend = [a - b for a, b in zip(step, self._step, strict=True)]
+        before, self._x, self._step, self._bend = self._bend, new, step, bend
         if _beyond(bend, self._second):
             return self._told("acceleration", bend, self._second, 2)
-        if self._third is not None and _beyond(twist, self._third):
-            return self._told("jerk", twist, self._third, 3)
-        return ""
+        if self._third is None:
+            return ""
+        twist = [a - b for a, b in zip(bend, before, strict=True)]
+        return self._told("jerk", twist, self._third, 3) if _beyond(twist, self._third) else ""
 
-    def _told(self, name: str, value: Components, limit: Limits, order: int) -> str:
+    def _told(self, name: str, value: list[float], limit: list[float], order: int) -> str:
         scale = self._rate_hz**order
-        return f"{name} {np.round(scale * value, 1)} beyond {np.round(scale * limit, 1)}"
+        made, most = np.round(scale * np.array(value), 1), np.round(scale * np.array(limit), 1)
+        return f"{name} {made} beyond {most}"
 
 
-def _beyond(value: Components, limit: Limits) -> bool:
-    if limit.size == 1:
-        return not math.hypot(*value.tolist()) <= float(limit[0])
-    return not bool((np.abs(value) <= limit).all())
+def _numbers(limit: Components | float) -> list[float]:
+    return np.atleast_1d(limit).tolist()
+
+
+def are_angles(q: Joints, count: int) -> bool:
+    """Whether ``q`` is so many finite numbers."""
+    return q.shape == (count,) and all(map(math.isfinite, q.tolist()))
+
+
+def is_outside(values: Joints, low: Sequence[float], high: Sequence[float]) -> bool:
+    """Whether one of ``values [n]`` is below ``low [n]`` or above ``high [n]``.
+
+    In plain numbers, as all that is asked for at every tick of a supervisor: at this size numpy's
+    calls take several times as long.
+    """
+    # A loop, as ``any`` with a generator takes twice as long here.
+    for least, value, most in zip(low, values.tolist(), high, strict=True):
+        if value < least or value > most:
+            return True
+    return False
+
+
+def too_fast(q: Joints, before: Joints, dt_s: float, most: Sequence[float]) -> str:
+    """The speeds of joints from ``before`` to ``q [n]`` where one is beyond ``most [n]`` [rad/s],
+    "" where none is.
+    """
+    for a, b, limit in zip(q.tolist(), before.tolist(), most, strict=True):
+        if abs(a - b) / dt_s > limit:
+            speed = np.abs(q - before) / dt_s
+            return f"joint speeds {np.round(speed, 2)} beyond {np.round(most, 2)} rad/s"
+    return ""
+
+
+def _beyond(value: list[float], limit: list[float]) -> bool:
+    # What is not a number is not within a limit.
+    if len(limit) == 1:
+        return not math.hypot(*value) <= limit[0]
+    return not all(abs(v) <= most for v, most in zip(value, limit, strict=True))
 
 
 class Overrun:
@@ -233,19 +277,21 @@ class CollisionGuard:
         self._margin, self._gate = min(self._config.margin_m, near), min(self._config.gate_m, near)
         self._tick = 0
 
-    @property
-    def due(self) -> bool:
-        """True at every tick at which the way ahead should be checked; counts the ticks."""
-        self._tick += 1
-        return self._tick % self._every == 1 or self._every == 1
+    def tick(self) -> None:
+        """A period begins. Once in so many of them the way ahead is checked, and as often the
+        set-point: half of the time later, so that no period of a fast robot carries both.
+        """
+        self._tick = (self._tick + 1) % self._every
 
-    def look(self, q: Joints, rest: Joints) -> tuple[Strain | None, Strain | None]:
-        """:meth:`gate` of a set-point and :meth:`ahead` of where the arm would rest, at once."""
-        here, there = self.model.distances_rows((q, rest)).min(axis=1, initial=np.inf).tolist()
-        return (
-            None if here >= self._gate else self._nearer(q, self._gate),
-            None if there >= self._margin else self._nearer(rest, self._margin),
-        )
+    @property
+    def ahead_due(self) -> bool:
+        """True in a period in which :meth:`ahead` should be asked."""
+        return self._tick == 1 % self._every
+
+    @property
+    def gate_due(self) -> bool:
+        """True in a period in which :meth:`gate` should be asked."""
+        return self._tick == (1 + self._every // 2) % self._every
 
     def ahead(self, rest: Joints) -> Strain | None:
         """What the arm would come too near to when it comes to rest at ``rest [dof]``."""

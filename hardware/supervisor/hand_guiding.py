@@ -130,6 +130,7 @@ class HandGuiding:
             return Strain("joint speed [rad/s]", turning, self._turning.limit)
         if moves:
             return Strain("tool speed [m/s]", moving, self._moving.limit)
-        if self._guard is None or not self._guard.due:
+        if self._guard is None:
             return None
-        return self._guard.ahead(ahead)
+        self._guard.tick()
+        return self._guard.ahead(ahead) if self._guard.ahead_due else None

@@ -11,9 +11,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hardware.supervisor.checks import CollisionConfig, CollisionGuard, RateGate
+from hardware.supervisor.checks import (
+    CollisionConfig,
+    CollisionGuard,
+    RateGate,
+    are_angles,
+    is_outside,
+    too_fast,
+)
 from hardware.supervisor.follower import Leeway
 from hardware.supervisor.link import Target
+from hardware.supervisor.recent_tips import RecentTips
 from robolearn.arms.collision import Plane
 from robolearn.arms.differential import Limited
 from robolearn.arms.joint_path import JointLimits, JointPath
@@ -27,6 +35,8 @@ from robolearn.errors import ConfigError
 # 10218-1 and ISO/TS 15066 allow beside people without a measured separation (250 mm/s).
 REDUCED_SPEED_M_S = 0.25
 _SLACK = 1.02
+# Of joint positions at their limits [rad].
+_ROUNDING = 1e-9
 # The path keeps the tool this far below its speed: the arm's reach changes along the way.
 _SOFT = 0.9
 
@@ -138,8 +148,11 @@ class JointFollower:
         limits = config.space.limits
         self._path = JointPath(limits, 1.0 / rate_hz, 1, config.space.natural_frequency)
         self._low, self._high = np.array(limits.low), np.array(limits.high)
-        self._speed = _SLACK * np.array(limits.speed)
-        self._arm = config.serial_arm()
+        self._least = [v - _ROUNDING for v in limits.low]
+        self._most = [v + _ROUNDING for v in limits.high]
+        self._speed = [_SLACK * v for v in limits.speed]
+        self._arm = arm = config.serial_arm()
+        self._flanges = None if arm is None else RecentTips(arm.fk)
         jerk = None if limits.jerk is None else np.array(limits.jerk)
         self._gate = RateGate(np.array(limits.acceleration), jerk, rate_hz)
         self._target: Target | None = None
@@ -203,9 +216,10 @@ class JointFollower:
 
     def travel(self, one: Joints, two: Joints) -> float:
         """How far the tip moves between two set-points [m]; 0 for an arm that is not known."""
-        if self._arm is None:
+        if self._flanges is None:
             return 0.0
-        a, b = (self._arm.fk(q) for q in (one, two))
+        # In the order of time: the older one is still known.
+        a, b = (self._flanges.at(q) for q in (one, two))
         length = self.config.space.tool_length_m
         return float(np.linalg.norm(b[:3, 3] - a[:3, 3] + length * (b[:3, 2] - a[:3, 2])))
 
@@ -247,18 +261,17 @@ class JointFollower:
     ) -> str:
         """Why ``q`` must not be sent, or ""."""
         del guided
-        if q.shape != self._low.shape or not np.all(np.isfinite(q)):
+        if not are_angles(q, len(self._low)):
             return f"not {len(self._low)} finite angles: {q}"
         if before is not None:
             if np.array_equal(q, before):
                 return ""
-            speed = np.abs(q - before) / dt_s
-            if np.any(speed > self._speed):
-                return f"joint speeds {np.round(speed, 2)} beyond {np.round(self._speed, 2)} rad/s"
+            if fast := too_fast(q, before, dt_s, self._speed):
+                return fast
             if not math.isinf(self.tool_speed):
                 tool = self.travel(before, q) / dt_s
                 if tool > _SLACK * self.tool_speed:
                     return f"tool speed {tool:.3f} beyond {self.tool_speed:.3f} m/s"
-        if np.any(q < self._low - 1e-9) or np.any(q > self._high + 1e-9):
+        if is_outside(q, self._least, self._most):
             return f"joint angles {np.round(q, 3)} outside the limits"
         return ""

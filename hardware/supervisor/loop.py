@@ -360,12 +360,17 @@ class Supervisor:
 
     def _too_near(self, q: Joints, now_ns: int) -> str:
         """Why ``q`` must not be sent, or "". Begins to brake when its way ahead is not clear."""
-        if self._guard is None or not self._guard.due or np.array_equal(q, self._q):
+        if (guard := self._guard) is None:
             return ""
-        path = self.follower if self._guided is None else self._guided
-        here, near = self._guard.look(q, path.rest(q, (q - self._q) / self._dt_s))
+        guard.tick()
+        if not (guard.gate_due or guard.ahead_due) or np.array_equal(q, self._q):
+            return ""
+        here = guard.gate(q) if guard.gate_due else None
         if here is not None:
             return f"{here.kind}: {here.value:.4f} of {here.limit:.4f}"
+        path = self.follower if self._guided is None else self._guided
+        rest = path.rest(q, (q - self._q) / self._dt_s) if guard.ahead_due else None
+        near = None if rest is None else guard.ahead(rest)
         if near is not None and self.mode is not Mode.STOPPING:
             log.warning("braking: %s would be %.4f of %.4f", near.kind, near.value, near.limit)
             self._stop(Cause.COLLISION, now_ns, near.value, near.limit)
@@ -384,7 +389,8 @@ class Supervisor:
         self._measured.sent(q)
         target = self._agent.target if self.mode is Mode.FOLLOW else None
         seq = -1 if target is None else target.seq
-        self._link.sent.put(now_ns, [seq, late_ns, *self._action, *q, *self._keeper.goals])
+        row = [seq, late_ns, *self._action.tolist(), *q.tolist(), *self._keeper.goals]
+        self._link.sent.put(now_ns, row)
         return True
 
     def _idle(self, now_ns: int) -> None:

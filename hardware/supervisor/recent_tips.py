@@ -20,8 +20,12 @@ class RecentTips:
 
     def at(self, q: Joints) -> Pose:
         """Pose ``[4, 4]`` of the tip at ``q [joints]``; not to be written to."""
+        # Nearly always it is the very array that was asked for before.
         for known, tip in self._known:
-            if q is known or np.array_equal(q, known):
+            if q is known:
+                return tip
+        for known, tip in self._known:
+            if np.array_equal(q, known):
                 return tip
         tip = self._pose(q)
         self._known.appendleft((q, tip))

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hardware.supervisor.checks import CollisionConfig, CollisionGuard, RateGate
+from hardware.supervisor.checks import (
+    CollisionConfig,
+    CollisionGuard,
+    RateGate,
+    are_angles,
+    is_outside,
+    too_fast,
+)
 from hardware.supervisor.follower import Leeway
 from hardware.supervisor.link import Target
 from hardware.supervisor.recent_tips import RecentTips
@@ -111,7 +118,8 @@ class TableFollower:
         limits = config.limits
         self._low = np.array(self._arm.low) + limits.joint_margin
         self._high = np.array(self._arm.high) - limits.joint_margin
-        self._speed = _SLACK * np.minimum(limits.max_joint_speed, np.array(self._arm.max_speed))
+        self._least, self._most = self._low.tolist(), self._high.tolist()
+        self._speed = [_SLACK * min(limits.max_joint_speed, v) for v in self._arm.max_speed]
         self._xy_low = np.array(limits.workspace_low) - limits.workspace_margin
         self._xy_high = np.array(limits.workspace_high) + limits.workspace_margin
         # SetpointGenerator.hold brakes by 0.7 of 0.98 of what is allowed.
@@ -225,8 +233,8 @@ class TableFollower:
 
     def rough(self, q: Joints) -> str:
         """What ``q``, the next set-point, breaks of the limits on acceleration and jerk."""
-        if not np.all(np.isfinite(q)):
-            return "not finite"
+        if not are_angles(q, len(self._low)):
+            return f"not {len(self._low)} finite angles"
         turning = self._joint_gate.broken(q)
         if turning:
             return f"joint {turning} rad/s^2"
@@ -238,17 +246,16 @@ class TableFollower:
     ) -> str:
         """Why ``q`` must not be sent, or ""."""
         del guided
-        if q.shape != self._low.shape or not np.all(np.isfinite(q)):
+        if not are_angles(q, len(self._low)):
             return f"not {len(self._low)} finite angles: {q}"
         if before is not None:
             if np.array_equal(q, before):
                 return ""
-            speed = np.abs(q - before) / dt_s
-            if np.any(speed > self._speed):
-                return f"joint speeds {np.round(speed, 2)} beyond {np.round(self._speed, 2)} rad/s"
+            if fast := too_fast(q, before, dt_s, self._speed):
+                return fast
             if (tool := self.travel(before, q) / dt_s) > _SLACK * self.tool_speed:
                 return f"tool speed {tool:.3f} beyond {self.tool_speed:.3f} m/s"
-        if np.any(q < self._low) or np.any(q > self._high):
+        if is_outside(q, self._least, self._most):
             return f"joint angles {np.round(q, 3)} outside the limits"
         x, y, z = self._tips.at(q)[:3, 3]
         c = self.config

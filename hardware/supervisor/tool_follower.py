@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hardware.shapes import Action
-from hardware.supervisor.checks import CollisionConfig, CollisionGuard, RateGate
+from hardware.supervisor.checks import (
+    CollisionConfig,
+    CollisionGuard,
+    RateGate,
+    are_angles,
+    is_outside,
+    too_fast,
+)
 from hardware.supervisor.follower import Leeway
 from hardware.supervisor.link import Target
 from hardware.supervisor.recent_tips import RecentTips
@@ -31,6 +38,8 @@ from robolearn.geometry import Pose, pose, rot_z
 
 # Rounding may exceed a limit by this share.
 _SLACK = 1.02
+# Of joint positions at their limits [rad].
+_ROUNDING = 1e-9
 # A heading that was wound up beyond this is nobody's wish [rad].
 _FULL_TURN = 2.0 * math.pi
 ACTIONS = ("tool/xyz_yaw", "tool/pose")
@@ -172,11 +181,16 @@ class ToolFollower:
         self._command = TOOL_COMMANDS[space.action.partition("/")[2]]
         self._drive = ToolDrive(self._kinematics, limits, 1.0 / rate_hz)
         own = joint_limits(self._kinematics, limits)
-        self._low, self._high = np.array(own.low), np.array(own.high)
-        self._speed = _SLACK * np.array(own.speed)
+        self._dof, self._low, self._high = arm.dof, np.array(own.low), np.array(own.high)
+        self._least = [v - _ROUNDING for v in own.low]
+        self._most = [v + _ROUNDING for v in own.high]
+        self._speed = [_SLACK * v for v in own.speed]
         # Guided moves have a joint speed of their own, and turn the tool as it comes.
-        self._fastest = _SLACK * np.array(arm.max_speed)
+        self._fastest = [_SLACK * v for v in arm.max_speed]
         self._box = np.array((limits.workspace_low, limits.workspace_high))
+        margin = limits.workspace_margin
+        self._box_least = (self._box[0] - margin).tolist()
+        self._box_most = (self._box[1] + margin).tolist()
         self._tips = RecentTips(self._kinematics.pose)
         self._joint_gate = RateGate(np.array(own.acceleration), None, rate_hz)
         jerk = None if limits.max_jerk is None else np.array(limits.max_jerk)
@@ -303,8 +317,8 @@ class ToolFollower:
 
     def rough(self, q: Joints) -> str:
         """What ``q``, the next set-point, breaks of the limits on acceleration and jerk."""
-        if q.shape != self._low.shape or not np.all(np.isfinite(q)):
-            return f"not {len(self._low)} finite angles"
+        if not are_angles(q, self._dof):
+            return f"not {self._dof} finite angles"
         if broken := self._joint_gate.broken(q):
             return f"joint {broken} rad/s^2"
         tip = self._tips.at(q)
@@ -321,23 +335,22 @@ class ToolFollower:
         """Why ``q`` must not be sent, or "". A guided move may lead through the air around the
         workspace, so that an arm that stands there can be brought back.
         """
-        if q.shape != self._low.shape or not np.all(np.isfinite(q)):
-            return f"not {len(self._low)} finite angles: {q}"
+        if not are_angles(q, self._dof):
+            return f"not {self._dof} finite angles: {q}"
         if before is not None:
             if np.array_equal(q, before):
                 return ""
             if why := self._too_fast(q, before, dt_s, guided=guided):
                 return why
-        if np.any(q < self._low - 1e-9) or np.any(q > self._high + 1e-9):
+        if is_outside(q, self._least, self._most):
             return f"joint angles {np.round(q, 3)} outside the limits"
-        place, margin = self._tips.at(q)[:3, 3], self._limits.workspace_margin
-        low, high = self._box[0] - margin, self._box[1] + margin
+        place = self._tips.at(q)[:3, 3]
         if guided:
-            floor, ceiling = float(low[2]), self.config.space.max_tip_height_m
+            floor, ceiling = self._box_least[2], self.config.space.max_tip_height_m
             if not floor <= float(place[2]) <= ceiling:
                 return f"tool tip at height {place[2]:.4f} m, beyond {floor:g} to {ceiling:g} m"
             return ""
-        if np.any(place < low) or np.any(place > high):
+        if is_outside(place, self._box_least, self._box_most):
             return f"tool at {np.round(place, 4)} m, outside the workspace"
         return ""
 
@@ -348,9 +361,8 @@ class ToolFollower:
         return self._last_way[2]
 
     def _too_fast(self, q: Joints, before: Joints, dt_s: float, *, guided: bool) -> str:
-        speed, most = np.abs(q - before) / dt_s, self._fastest if guided else self._speed
-        if np.any(speed > most):
-            return f"joint speeds {np.round(speed, 2)} beyond {np.round(most, 2)} rad/s"
+        if fast := too_fast(q, before, dt_s, self._fastest if guided else self._speed):
+            return fast
         if (tool := self.travel(before, q) / dt_s) > _SLACK * self.tool_speed:
             return f"tool speed {tool:.3f} beyond {self.tool_speed:.3f} m/s"
         if guided:

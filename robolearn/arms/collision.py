@@ -7,16 +7,17 @@ supervisor's loop. What the capsules leave out of a housing is covered by the ma
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from robolearn.arms.chain import BASE, Frame, chain_frames, dh_rows, numbers_of
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError, DataError
-from robolearn.geometry import VectorRows
-from robolearn.shapes import AnyFloats, FloatRows, Floats
+from robolearn.shapes import AnyFloats, FloatRows, Floats, Index
 
 Point = tuple[float, float, float]
 
@@ -80,9 +81,8 @@ class CollisionModel:
             raise ConfigError(f"capsules {outside} belong to links that {arm.name} does not have")
         self.arm, self._table = arm, table
         self.capsules: tuple[Capsule, ...] = tuple(capsules)
-        self._link = np.array([c.link for c in capsules])
-        ends = np.array([[*c.start, 1.0, *c.end, 1.0] for c in capsules]).reshape(-1, 2, 4)
-        self._ends = ends.transpose(0, 2, 1).copy()
+        self._rows = dh_rows(arm)
+        self._places = self._weights()
         self._radius = np.array([c.radius for c in capsules])
         ignored = {frozenset(pair) for pair in apart}
         pairs = [
@@ -93,8 +93,11 @@ class CollisionModel:
         ]
         self._one, self._two = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         self._reach = self._radius[self._one] + self._radius[self._two]
+        self._segments = _SegmentPairs(self._one, self._two, self.capsules)
         above = [i for i, c in enumerate(capsules) if c.link > 1 and c.name not in touching]
         self._above = np.array(above if table is not None else [], dtype=np.int64)
+        height = 0.0 if table is None else table.offset
+        self._over = height + self._radius[self._above]
         self._normal = np.array((0.0, 0.0, 1.0) if table is None else table.normal)
 
     @property
@@ -115,25 +118,38 @@ class CollisionModel:
         """The same at several joint positions ``[n, distances]``, at little more than the cost of
         one: numpy's calls are what takes the time.
         """
-        ends = np.array([self._ends_at(q) for q in rows])
-        starts, stops = ends[..., 0], ends[..., 1]
-        pairs = (
-            side[:, k].reshape(-1, 3) for k in (self._one, self._two) for side in (starts, stops)
-        )
-        between = segment_distance(*pairs).reshape(len(rows), -1) - self._reach
+        at = np.array([self._frames_at(q) for q in rows]).reshape(len(rows), -1, 3)
+        # Starts and ways (end less start) of all capsules ``[n, 3, 2 capsules]``: linear in the
+        # axes and places of the links' frames.
+        places = at.transpose(0, 2, 1) @ self._places
+        between = self._segments.distances(places) - self._reach
         if self._table is None or not len(self._above):
             return between
-        height = np.minimum(starts @ self._normal, stops @ self._normal)[:, self._above]
-        over = height - self._table.offset - self._radius[self._above]
-        return np.concatenate([between, over], axis=1)
+        start, way = (self._normal @ places).reshape(len(rows), 2, -1).swapaxes(0, 1)
+        height = (start + np.minimum(way, 0.0)).take(self._above, axis=1)
+        return np.concatenate([between, height - self._over], axis=1)
 
-    def _ends_at(self, q: Joints) -> AnyFloats:
-        """Both ends of every capsule ``[capsules, 3, 2]`` in the base frame."""
-        if q.shape != (self.arm.dof,) or not np.all(np.isfinite(q)):
+    def _frames_at(self, q: Joints) -> Sequence[Frame]:
+        """Of the base and of every link, in the base frame."""
+        angles = q.tolist()
+        if q.shape != (self.arm.dof,) or not all(map(math.isfinite, angles)):
             raise DataError(f"expected {self.arm.dof} finite joint positions, got {q}")
-        frames = self.arm.frames(q)
-        frames = np.concatenate([frames, (frames[-1] @ self.arm.flange_in_last)[None]])
-        return (frames[self._link] @ self._ends)[:, :3]
+        if self._rows is not None:
+            return chain_frames(BASE, self._rows, angles)
+        return [numbers_of(T) for T in self.arm.frames(q)]
+
+    def _weights(self) -> FloatRows:
+        """``[4 (dof + 1), 2 capsules]``: shares of each link's axes and place in every start, then
+        in every way from start to end.
+        """
+        last = self.arm.dof
+        out = np.zeros((last + 1, 4, 2, len(self.capsules)))
+        for k, capsule in enumerate(self.capsules):
+            T = self.arm.flange_in_last if capsule.link > last else np.eye(4)
+            start, end = (T @ (*p, 1.0) for p in (capsule.start, capsule.end))
+            out[min(capsule.link, last), :, 0, k] = start
+            out[min(capsule.link, last), :, 1, k] = end - start
+        return out.reshape(4 * (last + 1), -1)
 
     def distance(self, q: Joints) -> float:
         """The smallest of :meth:`distances` (infinite without anything to compare)."""
@@ -153,23 +169,47 @@ class CollisionModel:
         return Clearance(float(distances[at]), (near.name, "table"))
 
 
-def segment_distance(p1: VectorRows, q1: VectorRows, p2: VectorRows, q2: VectorRows) -> Floats:
-    """Distances ``[n]`` of the segments p1-q1 and p2-q2, each ``[n, 3]``.
+class _SegmentPairs:
+    """Distances of pairs of segments whose lengths never change.
 
     The closest points of Ericson, "Real-Time Collision Detection" (2005), 5.1.9.
     """
-    d1, d2, r = q1 - p1, q2 - p2, p1 - p2
-    a, e = _dot(d1, d1), _dot(d2, d2)
-    b, c, f = _dot(d1, d2), _dot(d1, r), _dot(d2, r)
-    denominator = a * e - b * b
-    parallel = denominator <= 1e-12 * a * e + _TINY
-    s = np.where(parallel, 0.0, (b * f - c * e) / np.where(parallel, 1.0, denominator))
-    s = np.minimum(1.0, np.maximum(0.0, s))
-    t = np.minimum(1.0, np.maximum(0.0, (b * s + f) / np.maximum(e, _TINY)))
-    s = np.minimum(1.0, np.maximum(0.0, (b * t - c) / np.maximum(a, _TINY)))
-    gap = r + s[:, None] * d1 - t[:, None] * d2
-    return np.sqrt(_dot(gap, gap))
+
+    def __init__(self, one: Index, two: Index, capsules: Sequence[Capsule]) -> None:
+        ways = np.array([np.subtract(c.end, c.start) for c in capsules])
+        squares = (ways * ways).sum(axis=1)
+        n, self._pairs = len(capsules), len(one)
+        # What two products and one difference of whole blocks make dots of, see below.
+        blocks = (two, two, one + n, one + n, two + n, two + n, one, one)
+        self._blocks = np.concatenate(blocks)
+        self._a, self._e = squares[one], squares[two]
+        self._a_least, self._e_least = np.maximum(self._a, _TINY), np.maximum(self._e, _TINY)
+        self._ae = self._a * self._e
+        self._parallel = 1e-12 * self._ae + _TINY
+
+    def distances(self, places: AnyFloats) -> FloatRows:
+        """``[n, pairs]`` from starts and ways ``[n, 3, 2 capsules]``."""
+        m = self._pairs
+        # p2, p2, d1, d1, d2, d2, p1, p1; the last two become r = p1 - p2.
+        block = places.take(self._blocks, axis=2)
+        block[:, :, 6 * m :] -= block[:, :, : 2 * m]
+        # d1 . d2, d1 . r, d2 . r
+        products = block[:, :, 2 * m : 5 * m] * block[:, :, 5 * m :]
+        dots = products[:, 0] + products[:, 1] + products[:, 2]
+        b, c, f = dots[:, :m], dots[:, m : 2 * m], dots[:, 2 * m :]
+        denominator = self._ae - b * b
+        # Of parallel segments any point of the first will do: its start.
+        denominator[denominator <= self._parallel] = np.inf
+        s = _share((b * f - c * self._e) / denominator)
+        t = _share((b * s + f) / self._e_least)
+        s = _share((b * t - c) / self._a_least)
+        gap = block[:, :, 6 * m : 7 * m] + s[:, None] * block[:, :, 2 * m : 3 * m]
+        gap -= t[:, None] * block[:, :, 4 * m : 5 * m]
+        gap *= gap
+        return np.sqrt(gap[:, 0] + gap[:, 1] + gap[:, 2])
 
 
-def _dot(a: VectorRows, b: VectorRows) -> Floats:
-    return np.asarray((a * b).sum(axis=1), dtype=np.float64)
+def _share(value: FloatRows) -> FloatRows:
+    """To 0 to 1, in place."""
+    np.maximum(value, 0.0, out=value)
+    return np.minimum(value, 1.0, out=value)

@@ -134,7 +134,8 @@ class ToolDrive:
         """Tip and Jacobian now, and how far the path is ahead."""
         T, J = self.kinematics.pose_jacobian(self._joints.q)
         ahead = pose_difference(self.path.pose, T)
-        lead, turn = math.hypot(*ahead[:3].tolist()), math.hypot(*ahead[3:].tolist())
+        x, y, z, a, b, c = ahead.tolist()
+        lead, turn = math.hypot(x, y, z), math.hypot(a, b, c)
         if lead > _LEAD_M or turn > _LEAD_RAD:
             ahead[:3] *= min(1.0, _LEAD_M / max(lead, 1e-9))
             ahead[3:] *= min(1.0, _LEAD_RAD / max(turn, 1e-9))
@@ -145,7 +146,7 @@ class ToolDrive:
 
     def _drive(self, J: Jacobian, twist: Twist) -> Joints:
         limits, qd = self.limits, self._joints.qd
-        resting = not twist.any()
+        resting = not any(twist.tolist())
         _cut(twist[:3], _INSIDE * limits.max_speed)
         _cut(twist[3:], _INSIDE * limits.max_rotation_speed)
         # What the tool's speed changes by in a period because the arm's shape does.

@@ -6,18 +6,15 @@ Hartenberg convention (UR) they are made of plain numbers, which takes half of n
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from robolearn.arms.chain import DhRows, Frame, chain_frames, dh_rows, numbers_of
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.shapes import Jacobian, JointRows, Joints
 from robolearn.geometry import Pose, PoseRows, Rotation, inverse
-
-# The columns of a pose without its last row: x, y and z axis, place.
-_Frame = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,10 +29,10 @@ class ToolKinematics:
     _T_frame_base: Pose = field(init=False, repr=False)
     _T_last_tip: Pose = field(init=False, repr=False)
     _R: Rotation = field(init=False, repr=False)
-    # Of the base and the tip as plain numbers; of each link a, d and alpha's cosine and sine.
-    _start: _Frame = field(init=False, repr=False)
-    _end: _Frame = field(init=False, repr=False)
-    _rows: tuple[tuple[float, float, float, float], ...] | None = field(init=False, repr=False)
+    # Of the base and the tip as plain numbers, and of the links.
+    _start: Frame = field(init=False, repr=False)
+    _end: Frame = field(init=False, repr=False)
+    _rows: DhRows | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         T = inverse(self.T_base_frame)
@@ -43,16 +40,14 @@ class ToolKinematics:
         object.__setattr__(self, "_T_last_tip", self.arm.flange_in_last @ self.T_flange_tip)
         # Rows times this are rotated into the frame; contiguous, as ``dot`` likes it.
         object.__setattr__(self, "_R", np.ascontiguousarray(T[:3, :3].T))
-        object.__setattr__(self, "_start", _numbers(T))
-        object.__setattr__(self, "_end", _numbers(self._T_last_tip))
-        rows = tuple((k.a, k.d, math.cos(k.alpha), math.sin(k.alpha)) for k in self.arm.links)
-        plain = self.arm.convention == "standard"
-        object.__setattr__(self, "_rows", rows if plain else None)
+        object.__setattr__(self, "_start", numbers_of(T))
+        object.__setattr__(self, "_end", numbers_of(self._T_last_tip))
+        object.__setattr__(self, "_rows", dh_rows(self.arm))
 
     def pose(self, q: Joints) -> Pose:
         """``T_frame_tip [4, 4]`` at joint positions ``q [dof]``."""
         if self._rows is not None:
-            return _tip(_chain(self._start, self._rows, q.tolist())[-1], self._end)
+            return _tip(chain_frames(self._start, self._rows, q.tolist())[-1], self._end)
         return self._T_frame_base.dot(self.arm.frames(q)[-1]).dot(self._T_last_tip)
 
     def pose_rows(self, q: JointRows) -> PoseRows:
@@ -62,7 +57,7 @@ class ToolKinematics:
     def pose_jacobian(self, q: Joints) -> tuple[Pose, Jacobian]:
         """``T_frame_tip`` and the tip's Jacobian ``[6, dof]`` in the axes of the frame."""
         if self._rows is not None:
-            chain = _chain(self._start, self._rows, q.tolist())
+            chain = chain_frames(self._start, self._rows, q.tolist())
             tip = _tip(chain[-1], self._end)
             return tip, _columns(chain, tip[:3, 3].tolist())
         frames = self.arm.frames(q)
@@ -84,29 +79,7 @@ class ToolKinematics:
         return self.arm.ik(self.T_base_frame @ T_frame_tip @ inverse(self.T_flange_tip), near)
 
 
-def _numbers(T: Pose) -> _Frame:
-    return tuple(T[:3].T.ravel().tolist())
-
-
-def _chain(
-    start: _Frame, rows: Sequence[tuple[float, float, float, float]], angles: Sequence[float]
-) -> list[_Frame]:
-    """Frames of the base and of every link: ``A = Rz(q) Tz(d) Tx(a) Rx(alpha)``, one by one."""
-    out = [start]
-    xx, xy, xz, yx, yy, yz, zx, zy, zz, px, py, pz = start
-    for (a, d, ca, sa), angle in zip(rows, angles, strict=True):
-        c, s = math.cos(angle), math.sin(angle)
-        # y after the turn about z; the turn about the new x comes after it.
-        nx, ny, nz = c * yx - s * xx, c * yy - s * xy, c * yz - s * xz
-        xx, xy, xz = c * xx + s * yx, c * xy + s * yy, c * xz + s * yz
-        px, py, pz = px + a * xx + d * zx, py + a * xy + d * zy, pz + a * xz + d * zz
-        yx, yy, yz = ca * nx + sa * zx, ca * ny + sa * zy, ca * nz + sa * zz
-        zx, zy, zz = ca * zx - sa * nx, ca * zy - sa * ny, ca * zz - sa * nz
-        out.append((xx, xy, xz, yx, yy, yz, zx, zy, zz, px, py, pz))
-    return out
-
-
-def _tip(last: _Frame, end: _Frame) -> Pose:
+def _tip(last: Frame, end: Frame) -> Pose:
     """``T_frame_last T_last_tip`` as ``[4, 4]``."""
     ax, ay, az, bx, by, bz, cx, cy, cz, px, py, pz = last
     columns = [
@@ -124,7 +97,7 @@ def _tip(last: _Frame, end: _Frame) -> Pose:
     )
 
 
-def _columns(frames: Sequence[_Frame], tip: Sequence[float]) -> Jacobian:
+def _columns(frames: Sequence[Frame], tip: Sequence[float]) -> Jacobian:
     """Jacobian ``[6, dof]``: joint i turns about z of frame i - 1."""
     x, y, z = tip
     out: list[tuple[float, ...]] = []

@@ -64,7 +64,8 @@ class AgentWatch:
 
     def _take(self, now_ns: int) -> Defect | None:
         found: Defect | None = None
-        row = self._link.commands.latest()
+        commands = self._link.commands
+        row = commands.latest() if commands.count > self._next else None
         if row is not None and row.index >= self._next:
             self._next = row.index + 1
             found = self._accept(Target.unpack(row.value), now_ns)

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robolearn.arms.collision import Capsule, CollisionModel, Plane, segment_distance
+from robolearn.arms.collision import Capsule, CollisionModel, Plane
 from robolearn.arms.models import APART, ARMS, CAPSULES, PANDA, UR5E
 from robolearn.errors import ConfigError, DataError
+from tests.robolearn.arms.segments import segment_distance
 
 POINT = st.tuples(*(st.floats(-1, 1),) * 3)
 READY = {
@@ -43,6 +44,36 @@ def test_crossing_parallel_and_point_segments():
     q2 = np.array([[0.5, 1, 0.2], [5, 0.3, 0], [3, 4, 0.0]])
     expected = [0.2, np.hypot(1, 0.3), 5.0]
     np.testing.assert_allclose(segment_distance(p1, q1, p2, q2), expected, atol=1e-12)
+
+
+def textbook_distances(model: CollisionModel, q: np.ndarray) -> np.ndarray:
+    """Pairs, then the table (level, at height 0): every capsule's ends one by one."""
+    frames = [*model.arm.frames(q), model.arm.fk(q)]
+    ends = np.array(
+        [[(frames[c.link] @ [*p, 1.0])[:3] for p in (c.start, c.end)] for c in model.capsules]
+    )
+    radius = np.array([c.radius for c in model.capsules])
+    one, two = np.array(model.pairs).T
+    pairs = segment_distance(ends[one, 0], ends[one, 1], ends[two, 0], ends[two, 1])
+    above = [k for k, c in enumerate(model.capsules) if c.link > 1]
+    return np.concatenate(
+        [pairs - radius[one] - radius[two], (ends[..., 2].min(axis=1) - radius)[above]]
+    )
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(POINT, POINT), min_size=1, max_size=3), st.integers(0, 99))
+def test_all_distances_at_once_are_those_of_the_textbook(things, seed):
+    obstacles = [Capsule(0, a, b, 0.05, f"thing {k}") for k, (a, b) in enumerate(things)]
+    # A ball, one along the base's axis, and one that is parallel to the upper arm.
+    obstacles.append(Capsule(0, (0.3, 0.1, 0.2), (0.3, 0.1, 0.2), 0.1, "ball"))
+    obstacles.append(Capsule(8 - 1, (0.0, 0.0, 0.0), (0.0, 0.0, 0.12), 0.02, "tool"))
+    plane = Plane((0.0, 0.0, 1.0), 0.0)
+    model = CollisionModel(UR5E, [*CAPSULES["ur5e"], *obstacles], table=plane)
+    rng = np.random.default_rng(seed)
+    rows = (*rng.uniform(-np.pi, np.pi, (2, 6)), np.zeros(6))
+    expected = [textbook_distances(model, q) for q in rows]
+    np.testing.assert_allclose(model.distances_rows(rows), expected, rtol=0, atol=1e-9)
 
 
 def mujoco_distances(model: CollisionModel, q: np.ndarray) -> np.ndarray:
