@@ -4,8 +4,8 @@ The weighted squares of all joints' errors are minimised together with those of 
 what is believed before any data (the scene's own values, believed only roughly), so that what the
 data do not tell stays as it was. One Jacobian costs as many rollouts as there are *kinds* of
 parameters: a joint's own parameters hardly move the other joints of a servoed arm, so those of one
-kind are varied at once (Curtis, Powell and Reid, 1974). The last one, from which intervals come, is
-complete. Several starts are tried on a part of the data.
+kind are varied at once (Curtis, Powell and Reid, 1974). The last ones, from which intervals come,
+are complete and from both sides. Several starts are tried on a part of the data.
 """
 
 from __future__ import annotations
@@ -40,9 +40,14 @@ _START_RAD = 1e-3
 # Noise that is alike over this long counts once [s].
 _BLOCK_S = 0.5
 _DAMPINGS = (0.03, 1.0, 30.0)
+_LAST_DAMPINGS = (1e-3, 1.0, 100.0, 1e4)
 _FIRST_SMOOTHING_S = 0.015
 # Half a squared standard deviation more would be within the noise.
 _ENOUGH = 0.05
+# Parameters that meet a border in one step are found in so many rounds.
+_BORDERS = 6
+# Steps to one side only are this much of those to both sides, whose error is of second order.
+_ONE_SIDED = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +61,8 @@ class FitConfig:
     first_s: float = 10.0
     # Iterations on all of the data, at most.
     iterations: int = 5
-    # ... and with complete Jacobians.
-    last_iterations: int = 2
+    # ... and with complete Jacobians, each at two rollouts per unknown.
+    last_iterations: int = 3
     seed: int = 0
     threads: int = 2
 
@@ -113,6 +118,8 @@ class ArmFit:
         self._free = np.flatnonzero(searched)
         self._noise = np.full(self.model.arm.dof, _START_RAD)
         self._note = note
+        # The last complete Jacobian with its unknowns and noise.
+        self._looked: tuple[Unknowns, Joints, Jacobian, Residuals] | None = None
 
     def solve(self) -> Unknowns:
         """Several starts, then all of the data. DataError when nothing could be simulated."""
@@ -137,13 +144,16 @@ class ArmFit:
         self._noise = np.maximum(self.errors(everything, x), FINEST_RAD)
         x, _ = self._search(everything, x, config.iterations)
         # The last steps see what every parameter does to every joint.
-        self._noise = np.maximum(self.errors(everything, x), FINEST_RAD)
-        x, _ = self._search(everything, x, config.last_iterations, whole=True)
+        for _ in range(config.last_iterations):
+            self._noise = np.maximum(self.errors(everything, x), FINEST_RAD)
+            x, gained = self._polished(x)
+            if gained < _ENOUGH:
+                break
         self._note(f"least squares: {self._rollouts.count} rollouts")
         return x
 
     def judged(self, x: Unknowns) -> Fitted:
-        """How sure a solution is: one rollout more per unknown."""
+        """How sure a solution is; two rollouts more per unknown unless the search ended here."""
         evidence = self.evidence(x)
         step, found = interval_of(evidence)
         square = evidence.jacobian.T @ evidence.jacobian + np.diag(evidence.belief**-2.0)
@@ -161,7 +171,7 @@ class ArmFit:
 
     def evidence(self, x: Unknowns) -> Evidence:
         """What the data say near ``x``."""
-        J, r = self._full_jacobian(self._tracks, x)
+        J, r = self._looked_at(x)
         belief = self.model.belief[self._free]
         block = self.model.arm.dof * max(1, round(_BLOCK_S * COMPARE_HZ))
         pull = (x - self.model.start)[self._free] / belief**2
@@ -175,21 +185,16 @@ class ArmFit:
     # -- the search ------------------------------------------------------------------------------
 
     def _search(
-        self, tracks: Sequence[Track], x: Unknowns, iterations: int, *, whole: bool = False
+        self, tracks: Sequence[Track], x: Unknowns, iterations: int
     ) -> tuple[Unknowns, float]:
         model, free, belief = self.model, self._free, self.model.belief[self._free]
         answers = self._roll(tracks, x[None])
         cost, damping = self._cost(answers, tracks, x[None])[0], 1.0
-        J: Jacobian | None = None
         for _ in range(iterations):
             if not np.isfinite(cost):
                 break
             r = self._residuals(answers, tracks)[0]
-            if not whole:
-                J = self._jacobian(tracks, x, answers)
-            elif J is None:
-                # A complete one costs as much as all else: later steps go by the first one.
-                J, _ = self._full_jacobian(tracks, x)
+            J = self._jacobian(tracks, x, answers)
             gradient = J.T @ r + (x - model.start)[free] / belief**2
             square = J.T @ J + np.diag(belief**-2.0)
             trials = [self._stepped(x, square, gradient, damping * d) for d in _DAMPINGS]
@@ -209,24 +214,64 @@ class ArmFit:
                 break
         return x, float(cost)
 
+    def _polished(self, x: Unknowns) -> tuple[Unknowns, float]:
+        """One step with a complete Jacobian, and by how much the cost fell."""
+        model, free, belief, tracks = (
+            *(self.model, self._free, self.model.belief[self._free], self._tracks),
+        )
+        J, r = self._looked_at(x)
+        cost = 0.5 * float(r @ r + (((x - model.start)[free] / belief) ** 2).sum())
+        gradient = J.T @ r + (x - model.start)[free] / belief**2
+        square = J.T @ J + np.diag(belief**-2.0)
+        trials = np.array([self._stepped(x, square, gradient, d) for d in _LAST_DAMPINGS])
+        costs = self._cost(self._roll(tracks, trials), tracks, trials)
+        k = int(np.argmin(np.nan_to_num(costs, nan=np.inf)))
+        return (trials[k], cost - float(costs[k])) if costs[k] < cost else (x, 0.0)
+
+    def _looked_at(self, x: Unknowns) -> tuple[Jacobian, Residuals]:
+        """The complete Jacobian and the residuals over the noise, kept for the same ``x``."""
+        known = self._looked
+        if known is None or not np.array_equal(known[0], x):
+            known = (x, self._noise, *self._full_jacobian(self._tracks, x))
+            self._looked = known
+        _, noise, J, r = known
+        scale = np.tile(noise / self._noise, len(r) // len(noise))
+        return J * scale[:, None], r * scale
+
     def _stepped(self, x: Unknowns, square: Square, gradient: Searched, damping: float) -> Unknowns:
-        """A damped step inside the bounds: what would leave them stays at the border."""
-        model, free = self.model, self._free
-        inside = np.ones(len(free), dtype=bool)
-        low, high, out = model.low[free], model.high[free], x.copy()
-        for _ in range(3):
-            A = square[np.ix_(inside, inside)]
-            A = A + damping * np.diag(np.diag(A)) * 1e-3
-            step = np.zeros(len(free))
-            step[inside] = -np.linalg.solve(A, gradient[inside])
-            wish = x[free] + step
-            beyond = inside & ((wish < low) | (wish > high))
-            out[free] = np.clip(wish, low, high)
-            blocked = beyond & ((x[free] <= low) | (x[free] >= high))
-            if not blocked.any():
+        """A damped step inside the bounds: what would leave them goes to the border, and the others
+        make up for it.
+        """
+        free, out = self._free, x.copy()
+        low, high = self.model.low[free] - x[free], self.model.high[free] - x[free]
+        A = square + damping * np.diag(np.diag(square)) * 1e-3
+        inside, step = np.ones(len(free), dtype=bool), np.zeros(len(free))
+        for _ in range(_BORDERS):
+            pull = gradient[inside] + A[np.ix_(inside, ~inside)] @ step[~inside]
+            step[inside] = -np.linalg.solve(A[np.ix_(inside, inside)], pull)
+            beyond = inside & ((step < low) | (step > high))
+            if not beyond.any():
                 break
-            inside &= ~blocked
+            step = np.clip(step, low, high)
+            inside &= ~beyond
+        out[free] = np.clip(self._along(x, step), self.model.low[free], self.model.high[free])
         return out
+
+    def _along(self, x: Unknowns, step: Searched) -> Searched:
+        """Where a step ``[f]`` leads. What a joint's motion tells least is the scale of stiffness,
+        armature, friction and damping together: friction and damping follow the stiffness, so that
+        this valley, straight in the others' logarithms, is straight for them, too.
+        """
+        wish, scale = x[self._free] + step, np.zeros(self.model.arm.dof)
+        of = [self.model.parameters[i] for i in self._free]
+        for p, moved in zip(of, step.tolist(), strict=True):
+            if p.kind == "stiffness":
+                scale[p.joint] = moved
+        for k, p in enumerate(of):
+            if p.kind in ("friction", "damping"):
+                by = float(np.clip(scale[p.joint], -1.0, 1.0))
+                wish[k] = np.exp(by) * (wish[k] - by * x[self._free[k]])
+        return wish
 
     def _jacobian(
         self, tracks: Sequence[Track], x: Unknowns, answers: Sequence[Answers]
@@ -234,7 +279,7 @@ class ArmFit:
         """Every kind of parameter at once (see the module's text)."""
         kinds = sorted({self.model.parameters[i].kind for i in self._free})
         groups = [[i for i in self._free if self.model.parameters[i].kind == k] for k in kinds]
-        steps = self._steps(x)
+        steps = _ONE_SIDED * self._steps(x)
         vectors = np.tile(x, (len(groups), 1))
         for row, group in zip(vectors, groups, strict=True):
             row[group] += steps[group]
@@ -261,13 +306,18 @@ class ArmFit:
         """One parameter after the other ``[rows, p]``, of those that are searched; and the
         residuals ``[rows]`` at ``x``.
         """
-        steps = self._steps(x)
-        vectors = np.concatenate([x[None], x + np.diag(steps)[self._free]])
-        answers = self._roll(tracks, vectors)
+        steps, free = self._steps(x), self._free
+        beyond = (x - steps < self.model.low) | (x - steps > self.model.high)
+        # At a border a shorter step to one side only.
+        steps = np.where(beyond, _ONE_SIDED * steps, steps)
+        behind = np.where(beyond, 0.0, steps)
+        vectors = np.concatenate([x[None], x + np.diag(steps)[free], (x - np.diag(behind))[free]])
+        answers, span = self._roll(tracks, vectors), (steps + behind)[free]
         blocks: list[FloatRows] = []
         for a in answers:
-            change = (a[1:] - a[0]) / self._noise / steps[self._free][:, None, None]
-            blocks.append(change.reshape(len(self._free), -1).T)
+            ahead, back = a[1 : 1 + len(free)], a[1 + len(free) :]
+            change = (ahead - back) / self._noise / span[:, None, None]
+            blocks.append(change.reshape(len(free), -1).T)
         return np.concatenate(blocks), self._residuals([a[:1] for a in answers], tracks)[0]
 
     def _steps(self, x: Unknowns) -> Unknowns:

@@ -63,8 +63,11 @@ _BELIEF_FRICTION, _BELIEF_DAMPING, _BELIEF_PAYLOAD_KG, _BELIEF_DELAY_S = 0.1, 0.
 _BELIEF_SMOOTHING_S = 0.03
 _FARTHEST = 3.0
 _LONGEST_DELAY_S, _LONGEST_SMOOTHING_S = 0.3, 0.15
-# Steps of finite differences in units of the belief.
-_STEP = 0.02
+# Steps of finite differences in units of the belief, of delays [s]. A wrist's stiffness, friction
+# and armature scaled together change its motion by a thousandth of what each does alone: over steps
+# ten times as long each effect bends that much by itself, and a scale that nothing tells seems
+# known.
+_STEP, _STEP_S = 0.002, 5e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class Parameter:
     @property
     def step(self) -> float:
         """For a finite difference."""
-        return 5e-4 if self.kind in ("delay", "smoothing") else _STEP * self.belief
+        return _STEP_S if self.kind in ("delay", "smoothing") else _STEP * self.belief
 
     def value(self, x: float) -> float:
         """Of the model, in :data:`UNITS`."""

@@ -4,7 +4,8 @@
 
 In every world the same length of motion is made twice, chosen for what it tells and as a multisine,
 and the arm is identified from either; one line per world and motion is appended to OUT, so that a
-run that was ended goes on where it was. Prints one JSON document at the end. One thread.
+run that was ended goes on where it was (``--only multisine``: one of the two). Prints one JSON
+document at the end. One thread.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tests.sim.identification.arm_lab import DT_S, Hidden, hidden, record, room
 
 # Short, and from few starts: what is judged is whether the intervals say so.
 SEARCH = FitConfig(
-    starts=0, first_iterations=3, first_s=4.0, iterations=4, last_iterations=1, threads=1
+    starts=0, first_iterations=3, first_s=4.0, iterations=4, last_iterations=3, threads=1
 )
 CHOICES = 3
 LAG_S = 0.03 * math.sqrt(300.0 / 500.0)
@@ -158,6 +159,7 @@ def main() -> None:
     parser.add_argument("--worlds", type=int, default=30)
     parser.add_argument("--first", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--only", choices=(CHOSEN, USUAL), help="only motions of this kind")
     args = parser.parse_args()
     old = args.out.read_text().splitlines() if args.out.exists() else []
     lines = [json.loads(line) for line in old]
@@ -165,7 +167,7 @@ def main() -> None:
     model = ArmModel(load_scene("pusht_ur5e"))
     for seed in range(args.first, args.first + args.worlds):
         for how in (CHOSEN, USUAL):
-            if (seed, how) in done:
+            if (seed, how) in done or args.only not in (None, how):
                 continue
             lines.append(one(model, seed, how, args.seconds))
             with args.out.open("a", encoding="utf-8") as file:

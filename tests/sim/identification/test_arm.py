@@ -17,6 +17,7 @@ from sim.identification.arm_model import ArmModel
 from sim.identification.arm_motion import ArmMotion, checked_motions
 from sim.identification.write_arm_scene import arm_document, write_identified_arm
 from sim.scene.load import load_scene
+from tests.benchmarks.identify_coverage import truth
 from tests.sim.identification.arm_lab import DT_S, Hidden, hidden, record, room
 
 QUICK = ArmIdentifyConfig(FitConfig(starts=0, first_iterations=0, iterations=3, last_iterations=0))
@@ -54,13 +55,30 @@ def test_a_hidden_arm_is_found_again(found: ArmIdentified, world: Hidden) -> Non
     lag_s = 0.03 * np.sqrt(300.0 / 500.0)
     assert found.delay_s == pytest.approx(world.delay_s + lag_s, abs=0.005)
     assert found.value("smoothing") == pytest.approx(lag_s, abs=0.015)
-    assert found.rollouts <= 100
+    assert found.rollouts <= 140
     assert {f.name for f in found.found if f.status == "identified"} >= {
         *(f"friction of {n.replace('_', ' ')}" for n in UR5E.joint_names),
         "command delay",
     }
     # What is left over does not depend on the way: there is no backlash here.
     assert max(found.hysteresis_deg.values()) < 0.05
+
+
+def test_what_is_called_identified_is_inside_its_interval(
+    found: ArmIdentified, world: Hidden, model: ArmModel
+) -> None:
+    true = truth(world, model)
+    known = [f for f in found.found if f.status == "identified"]
+    assert len(known) > 12
+    assert np.mean([f.low <= true[f.name] <= f.high for f in known]) > 0.93
+
+
+def test_the_scale_of_a_light_joint_is_not_taken_for_known(found: ArmIdentified) -> None:
+    """Its stiffness, friction and armature scaled together move it all the same; finite differences
+    over long steps called that scale known to 5 %.
+    """
+    stiffness = next(f for f in found.found if f.name == "stiffness of wrist 3")
+    assert stiffness.high > 1.5 * stiffness.low
 
 
 def test_what_is_written_is_what_was_found(
