@@ -11,8 +11,10 @@
 V_h(s) <= 0 says that behaviour knows a way on which h stays below 0 (Hamilton-Jacobi reachability,
 discounted by Fisac et al. 2019): the reverse expectile takes the safe end of what was done. There
 the best chunks that stay feasible are cloned, elsewhere those that lead back, and no multiplier is
-balanced between the two. Acting takes the least max_i Q_h of ``candidates`` samples. A chunk's h is
-that of its worst step, and its n steps count as one of discount g^n.
+balanced between the two. Acting takes the least max_i Q_h of ``candidates`` samples; or, not as
+published (``choice``), the greatest min_i Q of those whose max_i Q_h is at most 0, and the least
+max_i Q_h where there is none. A chunk's h is that of its worst step, and its n steps count as one
+of discount g^n.
 
 The values of h, 25 and -1, are the authors' as we remember them; their paper was not at hand.
 """
@@ -22,6 +24,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import nn
@@ -63,6 +66,9 @@ class FisorConfig(ActorCriticConfig):
     diffusion_steps: int = 5
     # Samples to choose from when acting. Published: 16.
     candidates: int = 16
+    # Which of them is done: the most feasible one, as published, everywhere; or the one that is
+    # worth most of those that are feasible.
+    choice: Literal["safest", "worth"] = "safest"
 
     def __post_init__(self) -> None:
         ActorCriticConfig.__post_init__(self)
@@ -83,7 +89,9 @@ class FisorConfig(ActorCriticConfig):
 
 
 class FisorActor(JudgedActor):
-    """The diffusion, and the critic of feasibility that chooses among its samples."""
+    """The diffusion, and who chooses among its samples: the critic of feasibility, and that of the
+    reward where it is asked.
+    """
 
     def __init__(self, config: FisorConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__(config, spec, stats)
@@ -94,19 +102,40 @@ class FisorActor(JudgedActor):
             size, self.chunk_size, c.width, c.depth, c.diffusion_steps, c.clip
         )
         self.critic = ChunkCritic(c.critic(), spec, stats, spec.horizon, values=True)
+        self.worth = (
+            ChunkCritic(c.critic(), spec, stats, spec.horizon, values=True)
+            if config.choice == "worth"
+            else None
+        )
 
     def context(self, observations: Observed, rng: torch.Generator | None = None) -> Context:
-        """Features of the actor, then those of feasibility, which learns by its own."""
-        seen = self.observed(observations, rng)
-        return torch.cat([seen, self.critic.observed(observations, rng)], dim=-1)
+        """Features of the actor, then those of feasibility, which learns by its own; last those of
+        the reward's critic where it chooses.
+        """
+        features = [self.observed(observations, rng), self.critic.observed(observations, rng)]
+        if self.worth is not None:
+            features.append(self.worth.observed(observations).detach())
+        return torch.cat(features, dim=-1)
+
+    def split(self, context: Context) -> tuple[Features, Features]:
+        """What the actor sees, and what its samples' feasibility is judged by."""
+        size = self.observed.size
+        return context[:, :size], context[:, size : size + self.critic.observed.size]
 
     def generate(self, noise: Noise, context: Context) -> Chunks:
-        """The most feasible of the samples from ``noise [b, candidates * steps, h, a]``."""
+        """One of the samples from ``noise [b, candidates * steps, h, a]``, see ``choice``."""
         count = self.candidates
         seen, judged = (each(v, count) for v in self.split(context))
         chunks = self.held(self.diffusion.sample(per_sample(noise, count), seen))
         worst = self.critic.q_values(judged, chunks).amax(dim=0).view(-1, count)
-        return self.chosen(chunks.unflatten(0, (-1, count)), worst.argmin(dim=1))
+        best = worst.argmin(dim=1)
+        if self.worth is not None:
+            features = each(context[:, -self.worth.observed.size :], count)
+            worth = self.worth.q_values(features, chunks).amin(dim=0).view(-1, count)
+            feasible = worst <= 0
+            of_these = worth.masked_fill(~feasible, -torch.inf).argmax(dim=1)
+            best = torch.where(feasible.any(dim=1), of_these, best)
+        return self.chosen(chunks.unflatten(0, (-1, count)), best)
 
 
 class Fisor(ActorCritic[FisorConfig, FisorActor]):
@@ -121,6 +150,8 @@ class Fisor(ActorCritic[FisorConfig, FisorActor]):
         feasibility = self.actor.critic
         if self.critic.v is None or feasibility.v is None:
             raise ConfigError("fisor learns values of observations")
+        if self.actor.worth is not None:
+            self.actor.worth = self.critic
         # In a list: they are registered as the critics' parts already.
         self._v = [self.critic.v, feasibility.v]
         self.feasible_target = copy.deepcopy(feasibility.q).requires_grad_(requires_grad=False)

@@ -171,6 +171,48 @@ def test_the_most_feasible_sample_is_done() -> None:
     torch.testing.assert_close(found, wanted)
 
 
+def test_of_the_feasible_samples_the_one_that_is_worth_most_is_done() -> None:
+    algorithm, data = built(candidates=6, diffusion_steps=3, choice="worth")
+    actor = algorithm.actor.eval()
+    assert actor.worth is algorithm.critic
+    batch = data.gather(np.array([1, 8, 18]))
+    noise = torch.randn(3, 18, 2, 2, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        context = actor.context(batch.observations)
+        seen, judged = actor.split(context)
+        each = torch.stack(
+            [
+                actor.held(actor.diffusion.sample(noise[:, 3 * k : 3 * k + 3].flatten(2), seen))
+                for k in range(6)
+            ]
+        )
+        worst = torch.stack([actor.critic.q_values(judged, x).amax(dim=0) for x in each])
+        t = algorithm.encoded(batch, 0, torch.Generator())
+        worth = torch.stack([algorithm.critic.q_values(t.now, x).amin(dim=0) for x in each])
+        # The middle of all is where feasibility ends; in the last row it ends below all of them.
+        shift = torch.tensor([worst.median(), worst.median(), worst[:, 2].min() - 1.0])
+        for row, bound in enumerate(shift):
+            bias = actor.critic.q.biases[-1]
+            bias -= bound
+            found = actor.generate(noise, context).flatten(1)[row]
+            bias += bound
+            there = [k for k in range(6) if worst[k, row] <= bound]
+            best = max(there, key=lambda k: float(worth[k, row])) if there else None
+            wanted = worst[:, row].argmin() if best is None else best
+            torch.testing.assert_close(found, each[int(wanted), row])
+    assert worst.std() > 0
+    assert worth.std() > 0
+
+
+def test_who_chooses_by_worth_is_kept_with_its_critic() -> None:
+    algorithm, _ = built(choice="worth")
+    names = set(algorithm.policy_weights())
+    assert {n for n in names if n.startswith("worth.q.")} == {
+        f"worth.q.{n}" for n in algorithm.critic.q.state_dict()
+    }
+    assert not [n for n in built()[0].policy_weights() if n.startswith("worth")]
+
+
 def test_without_costs_it_is_said() -> None:
     algorithm, data = built()
     batch = data.gather(np.array([1, 8]))
