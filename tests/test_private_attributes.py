@@ -15,7 +15,6 @@ LEFT = {
     "tests/benchmarks/bench_arms.py": 1,
     "tests/benchmarks/bench_sim.py": 3,
     "tests/eval/report/test_report.py": 1,
-    "tests/eval/trials/test_hostile.py": 5,
     "tests/eval/trials/test_ray.py": 2,
     "tests/hardware/arm_fault_trials.py": 1,
     "tests/hardware/commissioning/test_check.py": 4,

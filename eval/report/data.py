@@ -36,7 +36,7 @@ from eval.rule import Rule, ScoreInterval
 from eval.standing import standings
 from eval.statistics.intervals import Estimate
 from eval.summary import Agreement, AgreementKind, Result, agree, summarize
-from eval.trials.table import FILE_NAME as TRIALS_FILE
+from eval.trials.rows import FILE_NAME as TRIALS_FILE
 from eval.trials.table import read_trials
 from robolearn.errors import ConfigError, DataError
 from robolearn.training.log import JOURNAL

@@ -15,88 +15,48 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import logging
-import math
-import os
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from eval.trials import old_tables
-from eval.trials.checks import contradiction
 from eval.trials.refusals import leave_note, take_notes
+from eval.trials.rows import (
+    COLUMNS,
+    FILE_NAME,
+    KEY,
+    SCHEMA_VERSION,
+    SINCE_3,
+    UNSIGNED,
+    consistent,
+    readable_error,
+    reading,
+    record_of,
+    row_values,
+    select,
+    version_of,
+)
 from robolearn.data.store.lock import StoreLock
 from robolearn.errors import DataError, StoreCorruptError, StoreError, StoreLockedError
 from robolearn.types import TrialRecord
 
 log = logging.getLogger(__name__)
 
-FILE_NAME = "trials.sqlite"
-SCHEMA_VERSION = 3
 # What counts in rates: an aborted trial is a failure, never nothing.
 SCORED = ("finished", "aborted")
 # Why a trial ended whose process died without a word.
 UNKNOWN = "unknown"
 
-_COLUMNS = {
-    "policy": "TEXT NOT NULL",
-    "policy_hash": "TEXT NOT NULL",
-    "env": "TEXT NOT NULL",
-    "env_hash": "TEXT NOT NULL",
-    "engine": "TEXT NOT NULL",
-    "kind": "TEXT NOT NULL CHECK (kind IN ('sim', 'lab', 'robot'))",
-    "condition": "TEXT NOT NULL",
-    "variant": "TEXT NOT NULL CHECK (variant IN ('', 'moved', 'noise'))",
-    "seed": "INTEGER NOT NULL",
-    "judge": "TEXT NOT NULL",
-    "status": "TEXT NOT NULL CHECK (status IN ('started', 'finished', 'aborted', 'voided'))",
-    "started": "TEXT NOT NULL",
-    "success": "INTEGER NOT NULL CHECK (success IN (0, 1))",
-    "score": "REAL NOT NULL CHECK (score BETWEEN 0 AND 1)",
-    "final_progress": "REAL NOT NULL CHECK (final_progress BETWEEN 0 AND 1)",
-    "return_": "REAL NOT NULL",
-    "steps": "INTEGER NOT NULL CHECK (steps >= 0)",
-    "duration_s": "REAL NOT NULL CHECK (duration_s >= 0)",
-    "reason": "TEXT NOT NULL",
-    "note": "TEXT NOT NULL",
-    "commit_": "TEXT NOT NULL",
-    "suite": "TEXT NOT NULL",
-    "episode": "TEXT NOT NULL",
-    "video": "TEXT NOT NULL",
-    "operator": "TEXT NOT NULL",
-    "plan": "TEXT NOT NULL",
-    "slot": "INTEGER",
-    "alias": "TEXT NOT NULL",
-    "achieved": "TEXT NOT NULL",
-    "tolerance": "TEXT NOT NULL",
-    "metrics": "TEXT NOT NULL",
-    "code": "TEXT NOT NULL",
-    "libraries": "TEXT NOT NULL",
-    "batch": "INTEGER NOT NULL CHECK (batch >= 1)",
-    "digest": "TEXT NOT NULL",
-}
-_JSON = ("achieved", "tolerance", "metrics")
-_KEY = (
-    *("policy_hash", "env_hash", "engine", "suite", "condition", "variant", "seed", "judge"),
-    *("code", "libraries", "batch"),
-)
-_NUMBERS = ("score", "final_progress", "return_", "duration_s")
-# A clip is made afterwards, and a digest cannot hold itself.
-_UNSIGNED = ("video", "digest")
-# What tables of version 2 did not have.
-_SINCE_3 = ("libraries",)
-_FIXED = ", ".join(name for name in _COLUMNS if name not in ("status", "note", *_UNSIGNED))
+_FIXED = ", ".join(name for name in COLUMNS if name not in ("status", "note", *UNSIGNED))
 _SCHEMA = (
     f"""CREATE TABLE trials (
       id INTEGER PRIMARY KEY AUTOINCREMENT,
-      {", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())}
+      {", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())}
     ) STRICT""",
     f"""CREATE UNIQUE INDEX one_trial
-      ON trials ({", ".join(_KEY)}, CASE WHEN kind = 'sim' THEN '' ELSE episode END)
+      ON trials ({", ".join(KEY)}, CASE WHEN kind = 'sim' THEN '' ELSE episode END)
       WHERE kind = 'sim' OR episode != ''""",
     """CREATE TRIGGER trials_stay BEFORE DELETE ON trials
       BEGIN SELECT RAISE(ABORT, 'trials are never deleted; void them'); END""",
@@ -128,7 +88,7 @@ class TrialKey:
 
 def key_of(record: TrialRecord) -> TrialKey:
     """The identity of a record."""
-    return TrialKey(**{name: getattr(record, name) for name in _KEY})
+    return TrialKey(**{name: getattr(record, name) for name in KEY})
 
 
 class TrialStore:
@@ -165,7 +125,7 @@ class TrialStore:
             self._end_orphans()
         except sqlite3.DatabaseError as error:
             self._lock.release()
-            raise _readable(error, self.path) from error
+            raise readable_error(error, self.path) from error
         except BaseException:
             self._lock.release()
             raise
@@ -228,8 +188,8 @@ class TrialStore:
 
     def set_videos(self, names: Mapping[TrialKey, str]) -> None:
         """Note the clip of simulated trials that are there (it is made afterwards)."""
-        same = " AND ".join(f"{name} = ?" for name in _KEY)
-        rows = [(video, *(getattr(key, k) for k in _KEY)) for key, video in names.items()]
+        same = " AND ".join(f"{name} = ?" for name in KEY)
+        rows = [(video, *(getattr(key, k) for k in KEY)) for key, video in names.items()]
         with _transaction(self._db, self.path):
             self._db.executemany(
                 f"UPDATE trials SET video = ? WHERE kind = 'sim' AND {same}",  # noqa: S608
@@ -238,7 +198,7 @@ class TrialStore:
 
     def keys(self) -> set[TrialKey]:
         """The identities of all trials that are there."""
-        rows = self._db.execute(f"SELECT {', '.join(_KEY)} FROM trials")  # noqa: S608
+        rows = self._db.execute(f"SELECT {', '.join(KEY)} FROM trials")  # noqa: S608
         return {TrialKey(*row) for row in rows}
 
     def all(self) -> tuple[TrialRecord, ...]:
@@ -246,14 +206,14 @@ class TrialStore:
         return _read(self._db, self.path)
 
     def _at(self, row: int) -> TrialRecord:
-        names = tuple(_COLUMNS)
-        found = self._db.execute(f"{_select(names)} WHERE id = ?", (row,)).fetchone()
+        names = tuple(COLUMNS)
+        found = self._db.execute(f"{select(names)} WHERE id = ?", (row,)).fetchone()
         if found is None:
             raise DataError(f"'{self.path}' has no trial {row}")
-        return _record(found, self.path, names)
+        return record_of(found, self.path, names)
 
     def _create(self) -> None:
-        version = _version(self._db, self.path)
+        version = version_of(self._db, self.path)
         if version == SCHEMA_VERSION:
             return
         lines = self.folder / old_tables.LINES
@@ -292,30 +252,12 @@ def read_trials(folder: Path) -> tuple[TrialRecord, ...]:
     path = folder / FILE_NAME
     if not path.is_file():
         return old_tables.lines_of(folder / old_tables.LINES)
-    # In a folder that nobody can write SQLite could not put its locks: it is read as it is.
-    mode = "mode=ro" if os.access(folder, os.W_OK) else "immutable=1"
-    try:
-        db = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", timeout=30.0, uri=True)
-        try:
-            version = _version(db, path)
-            found = _read_version(db, path, version) if version else ()
-        finally:
-            db.close()
-    except sqlite3.DatabaseError as error:
-        raise _readable(error, path) from error
+    with reading(path) as db:
+        version = version_of(db, path)
+        found = _read_version(db, path, version) if version else ()
     if any(r.status == "started" for r in found) and not _is_written(folder):
         return tuple(_orphan(r) if r.status == "started" else r for r in found)
     return found
-
-
-def _version(db: sqlite3.Connection, path: Path) -> int:
-    version = int(db.execute("PRAGMA user_version").fetchone()[0])
-    if not 0 <= version <= SCHEMA_VERSION:
-        raise StoreError(
-            f"'{path}' has table version {version}; this release reads up to {SCHEMA_VERSION}."
-            " Use the release that wrote it, or another results folder"
-        )
-    return version
 
 
 def _read_version(db: sqlite3.Connection, path: Path, version: int) -> tuple[TrialRecord, ...]:
@@ -323,29 +265,25 @@ def _read_version(db: sqlite3.Connection, path: Path, version: int) -> tuple[Tri
         names = ", ".join(old_tables.COLUMNS)
         found = db.execute(f"SELECT {names} FROM trials ORDER BY id")  # noqa: S608
         return tuple(
-            _consistent(number, r, path)
+            consistent(number, r, path)
             for number, r in enumerate(old_tables.table_rows(found, path), 1)
         )
-    return _read(db, path, without=_SINCE_3 if version == 2 else ())
-
-
-def _select(names: Sequence[str]) -> str:
-    return f"SELECT {', '.join(('id', *names))} FROM trials"  # noqa: S608
+    return _read(db, path, without=SINCE_3 if version == 2 else ())
 
 
 def _read(
     db: sqlite3.Connection, path: Path, without: Sequence[str] = ()
 ) -> tuple[TrialRecord, ...]:
-    names = tuple(name for name in _COLUMNS if name not in without)
+    names = tuple(name for name in COLUMNS if name not in without)
     with _one_view(db):
-        rows = db.execute(f"{_select(names)} ORDER BY id").fetchall()
+        rows = db.execute(f"{select(names)} ORDER BY id").fetchall()
         last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'trials'").fetchone()
     if [row[0] for row in rows] != list(range(1, (last[0] if last else 0) + 1)):
         raise StoreCorruptError(
             f"'{path}' lacks trials that were in it ({len(rows)} of {last[0] if last else 0} are"
             " there): rows were taken away. Restore the file from a copy, or evaluate again"
         )
-    return tuple(_record(row, path, names) for row in rows)
+    return tuple(record_of(row, path, names) for row in rows)
 
 
 @contextlib.contextmanager
@@ -364,77 +302,23 @@ def _one_view(db: sqlite3.Connection) -> Generator[None]:
 def _insert(db: sqlite3.Connection, records: Iterable[TrialRecord]) -> int:
     """Returns the number of the last row."""
     number = int(db.execute("SELECT coalesce(max(id), 0) FROM trials").fetchone()[0])
-    names = ", ".join(("id", *_COLUMNS))
-    marks = ", ".join("?" for _ in range(len(_COLUMNS) + 1))
-    rows = [(i, *_row(i, r)) for i, r in enumerate(records, number + 1)]
+    names = ", ".join(("id", *COLUMNS))
+    marks = ", ".join("?" for _ in range(len(COLUMNS) + 1))
+    rows = [(i, *row_values(i, r)) for i, r in enumerate(records, number + 1)]
     db.executemany(f"INSERT INTO trials ({names}) VALUES ({marks})", rows)  # noqa: S608
     return number + len(rows)
 
 
 def _update(
-    db: sqlite3.Connection, row: int, record: TrialRecord, names: Sequence[str] = tuple(_COLUMNS)
+    db: sqlite3.Connection, row: int, record: TrialRecord, names: Sequence[str] = tuple(COLUMNS)
 ) -> None:
-    values = dict(zip(_COLUMNS, _row(row, record), strict=True))
+    values = dict(zip(COLUMNS, row_values(row, record), strict=True))
     changed = dict.fromkeys((*names, "digest"))
     assigned = ", ".join(f"{name} = ?" for name in changed)
     db.execute(
         f"UPDATE trials SET {assigned} WHERE id = ?",  # noqa: S608
         (*(values[name] for name in changed), row),
     )
-
-
-def _row(number: int, record: TrialRecord) -> tuple[Any, ...]:
-    """The values of a row, checked; ``number`` counts in its digest."""
-    numbers = {k: float(getattr(record, k)) for k in _NUMBERS} | dict(record.metrics)
-    numbers |= {k: math.fsum(v) for k, v in record.achieved.items()} | dict(record.tolerance)
-    bad = [k for k, v in numbers.items() if not math.isfinite(v)]
-    if bad:
-        raise DataError(
-            f"trial {record.condition} of '{record.policy}' in '{record.env}': {bad} not finite"
-        )
-    if record.kind != "sim" and record.status == "finished" and not record.episode:
-        raise DataError(f"real trial {record.condition} names no episode; record it first")
-    if record.success and record.status in ("started", "aborted"):
-        raise DataError(f"trial {record.condition} is {record.status}: that is no success")
-    wrong = contradiction(record)
-    if wrong:
-        raise DataError(f"trial {record.condition} of '{record.policy}' in '{record.env}': {wrong}")
-    values = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
-    values |= {name: json.dumps(values[name], sort_keys=True) for name in _JSON}
-    # Adding 0.0 turns -0.0 into 0.0, which is what SQLite keeps of it.
-    values |= {name: float(values[name]) + 0.0 for name in _NUMBERS}
-    values["commit_"], values["success"] = record.commit, int(record.success)
-    values["digest"] = _digest(number, values)
-    return tuple(values[name] for name in _COLUMNS)
-
-
-def _digest(number: int, values: Mapping[str, Any]) -> str:
-    signed = [number, *(values[n] for n in _COLUMNS if n in values and n not in _UNSIGNED)]
-    return hashlib.sha256(json.dumps(signed).encode()).hexdigest()[:16]
-
-
-def _record(row: Sequence[Any], path: Path, names: Sequence[str]) -> TrialRecord:
-    values = dict(zip(names, row[1:], strict=True))
-    if values["digest"] != _digest(row[0], values):
-        raise StoreCorruptError(
-            f"'{path}': trial {row[0]} ({values['policy']}, {values['condition']}) is not as it was"
-            " written: it was edited. Restore the file from a copy, or evaluate again"
-        )
-    values |= {name: old_tables.mapping_of(values[name], name, row[0], path) for name in _JSON}
-    values["achieved"] = {k: tuple(v) for k, v in values["achieved"].items()}
-    values["commit"], values["success"] = values.pop("commit_"), bool(values["success"])
-    del values["digest"]
-    return _consistent(row[0], TrialRecord(**values), path)
-
-
-def _consistent(number: int, record: TrialRecord, path: Path) -> TrialRecord:
-    wrong = contradiction(record)
-    if wrong:
-        raise StoreCorruptError(
-            f"'{path}': trial {number} ({record.policy}, {record.condition}) contradicts itself:"
-            f" {wrong}. Restore the file from a copy, or evaluate again"
-        )
-    return record
 
 
 def _orphan(record: TrialRecord) -> TrialRecord:
@@ -466,16 +350,5 @@ def _transaction(db: sqlite3.Connection, path: Path) -> Generator[None]:
         if db.in_transaction:
             db.execute("ROLLBACK")
         if isinstance(error, sqlite3.Error):
-            raise _readable(error, path) from error
+            raise readable_error(error, path) from error
         raise
-
-
-def _readable(error: sqlite3.Error, path: Path) -> DataError | StoreError:
-    text = str(error)
-    if "UNIQUE" in text:
-        return DataError(f"'{path}' already has this trial (same {', '.join(_KEY)})")
-    if isinstance(error, sqlite3.IntegrityError):
-        return DataError(f"'{path}' refused a trial: {text}")
-    if "not a database" in text or "malformed" in text:
-        return StoreCorruptError(f"'{path}' is not a readable trial table ({text}); move it away")
-    return StoreError(f"cannot use '{path}': {text}; check the path and its permissions")

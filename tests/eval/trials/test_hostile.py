@@ -11,8 +11,9 @@ from contextlib import closing
 
 import pytest
 
-from eval.trials import refusals, table
-from eval.trials.table import FILE_NAME, TrialStore, read_trials
+from eval.trials import refusals
+from eval.trials.rows import COLUMNS, FILE_NAME, digest_of
+from eval.trials.table import TrialStore, read_trials
 from robolearn.cli.main import main
 from robolearn.errors import DataError, StoreCorruptError, StoreLockedError
 from tests.eval.mocks import without_times
@@ -105,9 +106,9 @@ def forge(folder, statement):
     """Edit rows and give them the digests that they would have."""
     with closing(sqlite3.connect(folder / FILE_NAME, isolation_level=None)) as db:
         db.executescript(f"DROP TRIGGER ended_trials_stay; {statement};")
-        for row in db.execute(f"SELECT id, {', '.join(table._COLUMNS)} FROM trials").fetchall():
-            values = dict(zip(table._COLUMNS, row[1:], strict=True))
-            digest = table._digest(row[0], values)
+        for row in db.execute(f"SELECT id, {', '.join(COLUMNS)} FROM trials").fetchall():
+            values = dict(zip(COLUMNS, row[1:], strict=True))
+            digest = digest_of(row[0], values)
             db.execute("UPDATE trials SET digest = ? WHERE id = ?", (digest, row[0]))
 
 
@@ -173,14 +174,14 @@ def test_a_table_of_version_2_is_read_and_carried_over(tmp_path):
     rows = [record("a"), record("b", success=False, score=0.3)]
     with TrialStore(tmp_path) as store:
         store.add(rows)
-    older = tuple(name for name in table._COLUMNS if name != "libraries")
+    older = tuple(name for name in COLUMNS if name != "libraries")
     with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as db:
         db.executescript(
             "DROP TRIGGER ended_trials_stay; DROP INDEX one_trial;"
             " ALTER TABLE trials DROP COLUMN libraries; PRAGMA user_version = 2;"
         )
         for row in db.execute(f"SELECT id, {', '.join(older)} FROM trials").fetchall():
-            digest = table._digest(row[0], dict(zip(older, row[1:], strict=True)))
+            digest = digest_of(row[0], dict(zip(older, row[1:], strict=True)))
             db.execute("UPDATE trials SET digest = ? WHERE id = ?", (digest, row[0]))
     assert read_trials(tmp_path) == tuple(rows)
     with TrialStore(tmp_path) as store:

@@ -5,8 +5,9 @@ import sqlite3
 
 import pytest
 
+from eval.trials.rows import FILE_NAME
 from eval.trials.suites import repeat_seed
-from eval.trials.table import FILE_NAME, TrialStore, read_trials
+from eval.trials.table import TrialStore, read_trials
 from robolearn.errors import DataError
 
 # The statements of version 1, word for word.

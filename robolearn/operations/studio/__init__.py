@@ -1,0 +1,1 @@
+"""Shows on one local page what a lab keeps: stores, runs, evaluations, trials, scenes."""

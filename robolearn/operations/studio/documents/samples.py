@@ -1,0 +1,169 @@
+"""Samples what a policy would do at a moment that was recorded, beside what was done there."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from policies.registry import load_policy
+from robolearn.contracts import Policy
+from robolearn.data.episode import Episode
+from robolearn.data.store.store import EpisodeStore
+from robolearn.errors import DataError
+from robolearn.operations.studio.documents.problems import Problem, Problems
+from robolearn.shapes import AnyArray, AnyFloats, FloatRows
+from robolearn.spec import require_compatible
+from robolearn.types import PolicyInput
+
+MOST_SAMPLES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SampledSignal:
+    """An action signal: ``samples [n, horizon, size]``; ``recorded [horizon, size]`` what was
+    commanded from this moment on, NaN beyond the episode's end; ``now [size]`` the signal of this
+    name as it was observed, empty where it was not.
+    """
+
+    name: str
+    unit: str
+    samples: AnyFloats
+    recorded: FloatRows
+    now: AnyFloats
+
+
+@dataclass(frozen=True, slots=True)
+class SamplesDocument:
+    """Chunks of a policy at tick ``tick`` of ``ticks`` of an episode; None of ``signals``: see
+    ``problems``. ``execute``: actions of a chunk that are carried out before the next is asked for.
+    """
+
+    run: str
+    store: str
+    episode: str
+    tick: int
+    ticks: int
+    rate_hz: float
+    seed: int
+    execute: int
+    signals: tuple[SampledSignal, ...]
+    # Of each sample, where the policy has an opinion of them.
+    scores: AnyFloats
+    latency_ms: float
+    # The same episode's parts that were driven by a person, or that count as held out, in words.
+    notes: tuple[str, ...]
+    problems: tuple[Problem, ...]
+
+
+def samples_document(
+    run: Path, store: Path, number: int, tick: int, count: int = 16, seed: int = 0
+) -> SamplesDocument:
+    """``count`` chunks that the policy of ``run`` proposes at tick ``tick`` of the store's episode
+    ``number`` (its place in the list). Raises nothing for what the folders hold.
+    """
+    problems = Problems()
+    found = problems.attempt(
+        "samples", lambda: _sampled(run, store, number, tick, count, seed), None
+    )
+    if found is not None:
+        return found
+    nothing = np.zeros(0, dtype=np.float64)
+    return SamplesDocument(
+        *(str(run), str(store), "", 0, 0, 0.0, seed, 0, (), nothing, 0.0, ()), problems.found
+    )
+
+
+def _sampled(
+    run: Path, store: Path, number: int, tick: int, count: int, seed: int
+) -> SamplesDocument:
+    policy = _policy(run, _stamp(run))
+    opened = EpisodeStore.open(store)
+    infos = opened.list()
+    if not 0 <= number < len(infos):
+        raise DataError(f"'{store}' has {len(infos)} episodes, got number {number}")
+    info = infos[number]
+    require_compatible(policy.spec.task_space, opened.meta(info.id).embodiment)
+    episode = _episode(store, info.id)
+    at = min(max(0, tick), episode.steps - 1)
+    request = _request(policy, episode, at, seed)
+    output = policy.sample(request, min(max(1, count), MOST_SAMPLES))
+    return SamplesDocument(
+        run=str(run),
+        store=str(store),
+        episode=info.id,
+        tick=at,
+        ticks=episode.steps,
+        rate_hz=float(info.rate_hz),
+        seed=seed,
+        execute=policy.spec.execute,
+        signals=_signals(policy, episode, at, output.actions[0]),
+        scores=np.asarray(output.scores[0], dtype=np.float64),
+        latency_ms=1e-6 * float(output.latency_ns),
+        notes=_notes(episode),
+        problems=(),
+    )
+
+
+def _stamp(run: Path) -> int:
+    return (run / "weights.safetensors").stat().st_mtime_ns
+
+
+@functools.lru_cache(maxsize=2)
+def _policy(run: Path, _: int) -> Policy:
+    return load_policy(run, threads=1)
+
+
+@functools.lru_cache(maxsize=2)
+def _episode(store: Path, episode: str) -> Episode:
+    return EpisodeStore.open(store).read(episode)
+
+
+def _request(policy: Policy, episode: Episode, tick: int, seed: int) -> PolicyInput:
+    """What the policy saw then: the newest observations, the first one repeated at the start."""
+    spec = policy.spec
+    rows = np.clip(np.arange(tick - spec.n_obs + 1, tick + 1), 0, None)
+    observations: Mapping[str, AnyArray] = {
+        s.name: np.asarray(episode.observed(s.name)[rows])[None]
+        for s in spec.task_space.observations
+    }
+    texts = spec.task_space.texts
+    return PolicyInput(
+        observations,
+        np.array([episode.tick_t_ns[tick]], dtype=np.int64),
+        np.array([seed], dtype=np.int64),
+        task=(episode.meta.task_text,) if texts else (),
+    )
+
+
+def _signals(
+    policy: Policy, episode: Episode, tick: int, chunks: AnyFloats
+) -> tuple[SampledSignal, ...]:
+    found: list[SampledSignal] = []
+    first, horizon = 0, chunks.shape[1]
+    known = {s.name for s in policy.spec.task_space.observations}
+    for action in policy.spec.task_space.actions:
+        size = action.size
+        recorded = np.full((horizon, size), np.nan)
+        done = np.asarray(episode.action[action.name][tick : tick + horizon], dtype=np.float64)
+        recorded[: len(done)] = done.reshape(len(done), size)
+        seen = episode.observed(action.name)[tick] if action.name in known else ()
+        found.append(
+            SampledSignal(
+                name=action.name,
+                unit=action.unit,
+                samples=np.asarray(chunks[..., first : first + size], dtype=np.float64),
+                recorded=recorded,
+                now=np.asarray(seen, dtype=np.float64),
+            )
+        )
+        first += size
+    return tuple(found)
+
+
+def _notes(episode: Episode) -> tuple[str, ...]:
+    driven = int(episode.intervention.sum())
+    return (f"a person drove {driven} of {episode.steps} ticks",) if driven else ()
