@@ -39,6 +39,11 @@ class World(Env, Protocol):
         """Time limit of the task's protocol [control steps]."""
         ...
 
+    @property
+    def slowed(self) -> str:
+        """What keeps an arm from all that is commanded, in words; "" for nothing."""
+        ...
+
     def calibrations(self) -> dict[str, Calibration]:
         """How the cameras of the image signals see and where they are, as far as it is known."""
         ...

@@ -34,9 +34,9 @@ from hardware.supervisor.link_pause import LinkPause
 from hardware.supervisor.reports import Reports, cause_of
 from hardware.supervisor.watch.agent import AgentWatch
 from hardware.supervisor.watch.motion import MotionCheck
-from hardware.supervisor.watch.slowing import SlowingWatch
 from robolearn.arms.differential import Limited
 from robolearn.arms.shapes import Joints
+from robolearn.arms.slowing_watch import SlowingWatch
 from robolearn.errors import ClockError, DataError, RobotError
 
 log = logging.getLogger(__name__)

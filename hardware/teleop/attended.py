@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -110,17 +111,29 @@ class LoopTiming:
         return 1e-9 * float(np.percentile(away, 95.0))
 
 
+def _by_nothing() -> str:
+    return ""
+
+
 class AttendedEnv:
     """``inner``, which ends when the person says so; ``arm``: of a cell, which is ``inner``;
     ``guided``: a hand guides it in an episode, which ends where it does so no more.
+    ``slowed``: what keeps an arm in a scene from its command, as :attr:`Arm.slowed` of a cell;
     ``play``: the signal ``operator/marker`` tells when :meth:`mark` was called, and an episode goes
     on when the task is solved.
     """
 
     def __init__(
-        self, inner: Env, arm: Arm | None = None, *, play: bool = False, guided: bool = False
+        self,
+        inner: Env,
+        arm: Arm | None = None,
+        *,
+        play: bool = False,
+        guided: bool = False,
+        slowed: Callable[[], str] = _by_nothing,
     ) -> None:
         self._inner, self.arm, self.play, self.guided = inner, arm, play, guided
+        self._slowed = slowed
         spec = inner.spec
         self._spec = (
             EmbodimentSpec(spec.name, (*spec.signals, MARKER), spec.actions, spec.rate_hz)
@@ -146,6 +159,11 @@ class AttendedEnv:
     def capabilities(self) -> Capabilities:
         """Those of the env; the clock of a simulated one is simulated time."""
         return self._inner.capabilities
+
+    @property
+    def slowed(self) -> str:
+        """What keeps the arm from doing all that is commanded, in words; "" for nothing."""
+        return self._slowed() if self.arm is None else self.arm.slowed
 
     @property
     def ended(self) -> bool:

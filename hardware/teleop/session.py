@@ -431,9 +431,7 @@ class TeleopSession:
 
     def _slowed(self) -> str:
         """By the supervisor, or at the border of what the hand may command."""
-        arm = self._env.arm
-        said = "" if arm is None else arm.slowed
-        return said or self._agent.limited
+        return self._env.slowed or self._agent.limited
 
     def _show(self, phase: Phase, message: str = "", keys: tuple[Key, ...] = ()) -> None:
         seen = self._observation

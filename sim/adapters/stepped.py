@@ -120,6 +120,11 @@ class SteppedEnv(ABC):
         """Signals that a condition may set."""
         return self._settable
 
+    @property
+    def slowed(self) -> str:
+        """Nothing is known of what slows the arms of other engines."""
+        return ""
+
     def calibrations(self) -> dict[str, Calibration]:
         """Nothing is known of the cameras of other engines."""
         return {}

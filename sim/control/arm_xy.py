@@ -111,6 +111,11 @@ class ArmXyController:
         """The tool."""
         return frozenset((self._config.action,))
 
+    @property
+    def slowed(self) -> str:
+        """Nothing that is told."""
+        return ""
+
     def reset(
         self, model: mujoco.MjModel, data: mujoco.MjData, poses: Mapping[str, tuple[float, ...]]
     ) -> None:

@@ -23,6 +23,9 @@ from robolearn.arms.joint_path import JointLimits, JointPath
 from robolearn.arms.kinematics import ik_dls, track
 from robolearn.arms.models import ARMS
 from robolearn.arms.shapes import Joints
+from robolearn.arms.slowed_words import slowed_words
+from robolearn.arms.slowing import Slowed
+from robolearn.arms.slowing_watch import SlowingWatch
 from robolearn.arms.tool_commands import TOOL_COMMANDS, pose_from_values
 from robolearn.arms.tool_drive import ToolDrive
 from robolearn.arms.tool_kinematics import ToolKinematics
@@ -136,6 +139,8 @@ class _Arm:
         self._command = TOOL_COMMANDS.get(cfg.action.partition("/")[2])
         self._fast = FastKinematics(self.arm)
         self.drive: ToolDrive | None = None
+        self._rate_hz = config.rate_hz
+        self._watch, self._slowed = SlowingWatch(self._rate_hz), Slowed.OVER
         self.q, self.T_frame_tool = self.home, np.eye(4)
 
     def limit(self, period_s: float) -> None:
@@ -149,6 +154,21 @@ class _Arm:
             )
         kinematics = ToolKinematics(self.arm, self._T_base_frame, inverse(self._T_tool_flange))
         self.drive = ToolDrive(kinematics, self.cfg.limits, period_s)
+        self._rate_hz = 1.0 / period_s
+
+    def advance(self, drive: ToolDrive) -> Joints:
+        """The next set-point ``[dof]`` of the tool's way."""
+        q = drive.advance()
+        told = self._watch.changed(drive.limited)
+        self._slowed = self._slowed if told is None else told
+        return q
+
+    @property
+    def slowed(self) -> str:
+        """What keeps the tool from its command; "" for nothing."""
+        if self.drive is None or self._slowed is Slowed.OVER:
+            return ""
+        return slowed_words(self._slowed, self.drive.kinematics, self.drive.q)
 
     def _check_sizes(self) -> None:
         cfg, dof = self.cfg, self.arm.dof
@@ -207,6 +227,7 @@ class _Arm:
         )
         if self.drive is not None:
             self.drive.reset(self.q)
+            self._watch, self._slowed = SlowingWatch(self._rate_hz), Slowed.OVER
 
     def _solve(self, T_frame_tool: Pose) -> Joints:
         goal = self._T_base_frame @ T_frame_tool @ self._T_tool_flange
@@ -317,7 +338,7 @@ class ArmsController:
         # Columns of the arms whose tool is limited.
         ends = list(itertools.accumulate(len(a.ctrl) for a in self._arms))
         self._driven = [
-            (arm.drive, slice(end - len(arm.ctrl), end))
+            (arm, arm.drive, slice(end - len(arm.ctrl), end))
             for arm, end in zip(self._arms, ends, strict=True)
             if arm.drive is not None
         ]
@@ -341,6 +362,12 @@ class ArmsController:
         for arm in self._arms:
             names |= {arm.tool_signal, arm.joint_signal}
         return frozenset(names | {g.cfg.action for g in self._grippers})
+
+    @property
+    def slowed(self) -> str:
+        """What keeps a tool with limits from its command, in words; "" for nothing."""
+        told = "; ".join(words for arm, _, _ in self._driven if (words := arm.slowed))
+        return f"slowed: {told}" if told else ""
 
     def reset(
         self, model: mujoco.MjModel, data: mujoco.MjData, poses: Mapping[str, tuple[float, ...]]
@@ -374,9 +401,9 @@ class ArmsController:
         row = self._row
         if row == 0:
             q, qd = self._path.advance(self._targets)
-            for drive, columns in self._driven:
+            for arm, drive, columns in self._driven:
                 for k in range(self._rows):
-                    q[k, columns], qd[k, columns] = drive.advance(), drive.qd
+                    q[k, columns], qd[k, columns] = arm.advance(drive), drive.qd
             self._table = list(q + self._ahead_s * qd)
         data.ctrl[self._at] = self._table[row]
         self._row = (row + 1) % self._rows

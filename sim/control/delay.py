@@ -66,6 +66,11 @@ class DelayedController:
         """As ``inner``."""
         return self._inner.places
 
+    @property
+    def slowed(self) -> str:
+        """As ``inner``."""
+        return self._inner.slowed
+
     def reset(
         self, model: mujoco.MjModel, data: mujoco.MjData, poses: Mapping[str, tuple[float, ...]]
     ) -> None:

@@ -29,6 +29,11 @@ class NoController:
         """None."""
         return frozenset()
 
+    @property
+    def slowed(self) -> str:
+        """Nothing."""
+        return ""
+
     def reset(
         self, model: mujoco.MjModel, data: mujoco.MjData, poses: Mapping[str, tuple[float, ...]]
     ) -> None:

@@ -58,6 +58,11 @@ class Controller(Protocol):
         """What was sent since the last call."""
         ...
 
+    @property
+    def slowed(self) -> str:
+        """What keeps an arm from all that is commanded, in words; "" for nothing."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class PlanarConfig:
@@ -113,6 +118,11 @@ class PlanarController:
     def places(self) -> frozenset[str]:
         """The tool."""
         return frozenset((self._config.action,))
+
+    @property
+    def slowed(self) -> str:
+        """Nothing."""
+        return ""
 
     def reset(
         self, model: mujoco.MjModel, data: mujoco.MjData, poses: Mapping[str, tuple[float, ...]]

@@ -192,6 +192,11 @@ class SceneEnv:
         """Time limit of the task's protocol [control steps]."""
         return self._task.max_steps
 
+    @property
+    def slowed(self) -> str:
+        """What keeps an arm with limits from its command, in words; "" for nothing."""
+        return self._controller.slowed
+
     def calibrations(self) -> dict[str, Calibration]:
         """How the camera of every image signal sees, and where it is."""
         return self._cameras.calibrations()

@@ -149,6 +149,11 @@ class PerturbedEnv:
         """As the world inside [control steps]."""
         return self._inner.max_steps
 
+    @property
+    def slowed(self) -> str:
+        """As the world inside."""
+        return self._inner.slowed
+
     def calibrations(self) -> dict[str, Calibration]:
         """As the world inside, before its cameras are moved."""
         return self._inner.calibrations()

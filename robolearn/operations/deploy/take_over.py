@@ -53,6 +53,10 @@ _VERDICTS: dict[Key, str] = {"success": "s", "failure": "f", "quit": "q"}
 _POLL_S = 0.02
 
 
+def _by_nothing() -> str:
+    return ""
+
+
 class DeviceOperator:
     """``inner``, whose keys and hand are those of a device from :meth:`listen` on; a subscriber of
     the trials. ``opened``: opens the device; ``clear``: makes room for a line of text where the
@@ -80,6 +84,7 @@ class DeviceOperator:
         self._watch: KeyWatch | None = None
         self._person: TeleopAgent | None = None
         self._verdict = ""
+        self._slowed: Callable[[], str] = _by_nothing
 
     @property
     def person(self) -> TeleopAgent:
@@ -117,6 +122,13 @@ class DeviceOperator:
         key = self._watch.wait(("start", "keep", "quit"), lambda: None, every_s=1.0)
         if key in ("quit", "stop"):
             raise ConfigError(f"not done: {text}")
+
+    def sit(self, slowed: Callable[[], str]) -> TeleopAgent:
+        """Who takes over takes a seat at the arm: ``slowed`` says what keeps that from doing all
+        that is commanded, whoever drives.
+        """
+        self._slowed = slowed
+        return self.person
 
     def forget(self) -> None:
         """A new trial begins: keys of before are not meant."""
@@ -178,6 +190,7 @@ class DeviceOperator:
                 rate_hz=self._timing.hz,
                 jitter_s=self._timing.jitter_s,
                 note=self.person.note,
+                slowed=self._slowed() or (self.person.limited if mine else ""),
                 gripper=self.person.opening,
                 pictures=pictures_of(seen),
                 keys=("handback" if mine else "takeover", "success", "failure", "quit", "stop"),

@@ -43,6 +43,10 @@ def _no_subscribers() -> tuple[Subscriber, ...]:
     return ()
 
 
+def _by_nothing() -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where episodes are recorded. ``start``: one of its starts, by seed; ``max_steps`` 0: no time
@@ -56,6 +60,8 @@ class Place:
     provenance: Mapping[str, Any]
     task_params: Mapping[str, Any] = field(default_factory=dict[str, Any])
     arm: Arm | None = None
+    # What keeps the arm of a simulated world from its command, in words.
+    slowed: Callable[[], str] = _by_nothing
     # What things look like from above, as far as it is known.
     outlines: tuple[Outline, ...] = ()
     # Lets the person who holds the device place objects, once there is a session to ask by.
@@ -71,6 +77,7 @@ class Place:
             start=world.sample_condition,
             provenance=world_provenance(world),
             task_params=world.task_params,
+            slowed=lambda: world.slowed,
             outlines=world.outlines(),
         )
 
@@ -200,7 +207,7 @@ class Collection:
         self, store: EpisodeStore, device: TeleopDevice, actor: Actor | None
     ) -> tuple[tuple[str, ...], RecorderLoad]:
         """As :meth:`unattended`; ``actor``: the policy that the person corrects."""
-        env = AttendedEnv(self.place.env, self.place.arm, play=self.play, guided=self.guided)
+        env = self._attended(play=self.play)
         corrected = None
         if actor is not None and actor.inference is not None:
             corrected = Corrected(actor.agent, actor.inference)
@@ -232,10 +239,14 @@ class Collection:
 
     def driven(self, device: TeleopDevice) -> None:
         """A person drives, and nothing is recorded."""
-        env = AttendedEnv(self.place.env, self.place.arm, play=True, guided=self.guided)
+        env = self._attended(play=True)
         config = self._session(seed=self.seed, provenance={}, disk_free=None)
         watching = (HoldAtEnd(env), *self.watching)
         self._run(TeleopSession(env, device, None, config, watching=watching))
+
+    def _attended(self, *, play: bool) -> AttendedEnv:
+        place = self.place
+        return AttendedEnv(place.env, place.arm, play=play, guided=self.guided, slowed=place.slowed)
 
     def _run(self, session: TeleopSession) -> tuple[str, ...]:
         place = self.place

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import deque
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -137,7 +137,7 @@ def session(env: Any, hand: Hand, **more: Any) -> tuple[TeleopSession, Keeper]:
     recorder = more.pop("recorder", keeper)
     config = SessionConfig(episodes, more.pop("max_steps", 6), 3, "walk", "point", start, {}, 1e-4)
     config = dataclasses.replace(config, **more.pop("config", {}))
-    attended = AttendedEnv(env, arm, play=play, guided=more.pop("guided", False))
+    attended = AttendedEnv(cast("Any", env), arm, play=play, guided=more.pop("guided", False))
     return TeleopSession(attended, hand, recorder, config, **more), keeper
 
 
@@ -393,6 +393,27 @@ def test_driving_without_recording_asks_for_nothing_and_ends_by_a_key() -> None:
     assert phases(hand) == ["ready", "running", "ready", "running", "done"]
     assert not any(v.recording for v in hand.views)
     assert hand.views[-1].message == "Nothing was recorded."
+
+
+def test_what_slows_an_arm_in_a_scene_is_shown_as_that_of_a_cell():
+    words = deque(["", "slowed: near a singularity", ""])
+    env = AttendedEnv(PointEnv(), slowed=lambda: words[0])
+
+    class Looks(Reacts):
+        def show(self, view):
+            super().show(view)
+            if view.phase == "running" and len(words) > 1:
+                words.popleft()
+
+    hand = Looks(ready=["start", "quit"], review=["discard"])
+    config = SessionConfig(
+        1, 5, 3, "walk", "point", lambda seed: Condition("c", seed, {TOOL: (0.1, 0.2)}), {}, 1e-4
+    )
+    TeleopSession(env, hand, None, config).run()
+    shown = [v.slowed for v in hand.views if v.phase == "running"]
+    assert "slowed: near a singularity" in shown
+    assert shown[-1] == ""
+    assert not any(v.slowed for v in hand.views if v.phase != "running")
 
 
 def test_the_disk_is_looked_at_between_episodes_and_now_and_then_in_one() -> None:

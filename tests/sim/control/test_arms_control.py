@@ -225,6 +225,27 @@ def test_with_a_cells_limits_the_tool_moves_as_under_the_supervisor(tmp_path: Pa
     np.testing.assert_allclose(places[-1], [0.1, 0.2, 0.4], atol=4e-3)
 
 
+def test_what_slows_a_tool_with_limits_is_told_while_it_does(tmp_path: Path) -> None:
+    """Reached for beyond what the arm is long, and let go of it; another start begins anew."""
+    limits = {"workspace_low": [-2.0] * 3, "workspace_high": [2.0] * 3}
+    action = {"name": "tool/xyz_yaw", "frame": "table", "low": [-2.0] * 4, "high": [2.0] * 4}
+    env = scene_with(tmp_path, action, limits=limits)
+    env.reset(start({}), RNG)
+    assert env.slowed == ""
+    here = env.observe().value("tool/pose")[:3]
+    for _ in range(60):
+        act(env, 1, arm=(here[0] + 1.5, here[1], here[2], 0.0))
+    assert env.slowed.startswith("slowed: ")
+    for _ in range(10):
+        act(env, 1, arm=(*env.observe().value("tool/pose")[:3], 0.0))
+    assert env.slowed == ""
+    for _ in range(60):
+        act(env, 1, arm=(here[0] + 1.5, here[1], here[2], 0.0))
+    assert env.slowed
+    env.reset(start({}), RNG)
+    assert env.slowed == ""
+
+
 def test_limits_are_of_a_tool_that_is_commanded(tmp_path: Path) -> None:
     limits = {"workspace_low": [-1.0] * 3, "workspace_high": [1.0] * 3}
     action = {"name": "arm/joint_position", "low": [-3.0] * 7, "high": [3.0] * 7}

@@ -1,15 +1,16 @@
 """A tool that does less than it was asked to: told once, while it lasts."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
 from hardware.supervisor.link import Cause, Mode
 from hardware.supervisor.tool_follower import ToolFollowerConfig, ToolFrame, ToolSpace
-from hardware.supervisor.watch.slowing import SlowingWatch
 from robolearn.arms.differential import Limited
 from robolearn.arms.models import UR5E
 from robolearn.arms.slowing import Slowed
+from robolearn.arms.slowing_watch import SlowingWatch
 from robolearn.arms.tool_commands import values_from_pose
 from robolearn.arms.tool_path import ToolPathLimits
 from tests.hardware.workcell import RATE_HZ, Cell
@@ -19,7 +20,7 @@ LIMITS = ToolPathLimits((-1.4, -1.4, -1.0), (1.0, 1.4, 1.4))
 SPACE = ToolSpace(
     ToolFrame((0.5, 0.0, 0.0)), (0.0, 0.0, 0.145), tuple(HOME), LIMITS, action="tool/pose"
 )
-RECIPE = ToolFollowerConfig(SPACE, "ur5e", 0.05, collision=None)
+RECIPE: Any = ToolFollowerConfig(SPACE, "ur5e", 0.05, collision=None)
 KINEMATICS = SPACE.kinematics(UR5E)
 PERIOD_S = 0.05
 

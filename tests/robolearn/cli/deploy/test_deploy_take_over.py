@@ -194,6 +194,37 @@ def test_the_keys_of_the_device_stop_judge_and_place():
     assert hand.closed
 
 
+def test_what_slows_the_arm_is_shown_whoever_drives():
+    hand = Nudging()
+    seat = DeviceOperator(
+        Unattended(agreed=True),
+        load_cell(CONFIG),
+        CollectConfig(),
+        lambda: hand,
+        trials=1,
+        max_steps=10,
+        clear=lambda: None,
+    )
+    seat.listen(lambda: None)
+    views: list[View] = []
+
+    def show(view: View) -> None:
+        views.append(view)
+
+    hand.show = show
+    try:
+        # At every tick something else; the second half is the person's.
+        assert seat.sit(lambda: f"slowed: {len(views)}") is seat.person
+        world, agent = PointEnv(goal_x=0.85), Half("human:keyboard")
+        run_episode(world, agent, None, [seat], CONDITION, max_steps=20, task="t", env_name="e")
+    finally:
+        seat.close()
+    running = [v for v in views if v.phase == "running"]
+    assert {v.engaged for v in running} == {True, False}
+    assert [v.slowed for v in running] == [f"slowed: {k}" for k in range(len(running))]
+    assert not views[-1].slowed
+
+
 def test_who_takes_over_is_known_before_anything_is_opened(tmp_path):
     def refused(words, **more):
         options = DeployOptions(run=tmp_path, robot=CONFIG, out=tmp_path / "out", **more)

@@ -4,9 +4,10 @@
 
 Episodes of a practice (``CellFlights``) in which the explorer asks for the corners of the workspace
 by turns at every tick, for places outside, far outside, noise, huge numbers or none, and an episode
-of the parent after each. What the controller's servos were told is judged tick by tick: joint
-speed, acceleration of the tool and of the joints, the workspace. The episode has what was asked for
-and the supervisor's events; where it ends early it says why, and the next one flies.
+of the parent after each. What was sent is judged tick by tick, strictly: joint speed, acceleration
+of the tool, the workspace; and so is what the controller's servos made of it, where a set-point
+that came a period late is no fault. The episode has what was asked for and the supervisor's events;
+where it ends early it says why, and the next one flies.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.cell.config import CellConfig
+from hardware.cell.motion import JOINT_SETPOINT
 from hardware.emulators.lab.admin import LabClient
 from hardware.env.real_env import RealEnv
 from robolearn.agents.execution import Execution
@@ -118,13 +120,16 @@ class Explorers:
 @dataclass(frozen=True)
 class Outcome:
     """What was proposed, how its episode ended, what the controller's servos were told at most as a
-    share of the limits (joint speed, tool's acceleration), interventions, what was wrong.
+    share of the limits (joint speed, tool's acceleration), the same of what was sent,
+    interventions, what was wrong.
     """
 
     kind: str
     ended: str
     speed: float
     acceleration: float
+    sent_speed: float
+    sent_acceleration: float
     interventions: int
     wrong: str
 
@@ -189,7 +194,7 @@ class Exploring:
         ids: list[str],
         refused: str,
     ) -> Outcome:
-        wrong, peaks, count = "", (0.0, 0.0), 0
+        wrong, peaks, sent, count = "", (0.0, 0.0), (0.0, 0.0), 0
         ended = refused or (flown[0].reason if flown else "nothing flown")
         log = self._door.log(begin_ns)
         spans = [(begin_ns, end_ns)]
@@ -197,14 +202,17 @@ class Exploring:
             episode = self._store.open(self._store.path).read(ids[0])
             count = len(supervised(episode))
             spans = [(int(episode.tick_t_ns[0]), int(episode.tick_t_ns[-1]) + AFTER_NS)]
+            sent = self._shares(episode.streams[JOINT_SETPOINT].value)
             wrong = self._unlike(kind, episode, flown)
+            if max(sent) >= 1.0:
+                wrong = wrong or f"{sent[0]:.3f} and {sent[1]:.3f} of the limits were sent"
         for first, last in spans if ids else []:
             peaks = self._peaks(first, last)
             lost = gaps(log, first, last)
             if max(peaks) > FACTOR and not lost:
                 wrong = wrong or f"{peaks[0]:.2f} and {peaks[1]:.2f} times the limits"
         wait_until(lambda: not self._door.log(begin_ns).moving, 10.0)
-        return Outcome(kind, ended, *peaks, count, wrong or out_of_limits(log))
+        return Outcome(kind, ended, *peaks, *sent, count, wrong or out_of_limits(log))
 
     def _unlike(self, kind: str, episode: Episode, flown: list[Flown]) -> str:
         """What the record keeps quiet about, or ""."""
@@ -224,7 +232,10 @@ class Exploring:
     def _peaks(self, first_ns: int, last_ns: int) -> tuple[float, float]:
         """Largest joint speed and acceleration of the tool that the servos were told, as shares."""
         t_ns, q = self._door.reference(first_ns)
-        q = q[t_ns <= last_ns]
+        return self._shares(q[t_ns <= last_ns])
+
+    def _shares(self, q: Rows) -> tuple[float, float]:
+        """Of a path ``[n, 6]``, one row per period."""
         limits = self._cell.limits
         speed = float(np.abs(np.diff(q, axis=0)).max(initial=0.0)) / PERIOD_S
         bend = np.diff(tool_path(q), n=2, axis=0) / PERIOD_S**2
@@ -255,8 +266,12 @@ def text(outcomes: list[Outcome]) -> str:
     """One line per kind."""
 
     def figures(some: list[Outcome]) -> str:
-        speed, bend = (max(getattr(o, n) for o in some) for n in ("speed", "acceleration"))
-        return f"joint speed {speed:.2f}, tool's acceleration {bend:.2f} of the limits"
+        names = ("sent_speed", "sent_acceleration", "speed", "acceleration")
+        told, bent, speed, bend = (max(getattr(o, n) for o in some) for n in names)
+        return (
+            f"joint speed {told:.3f}, tool's acceleration {bent:.3f} of the limits as sent,"
+            f" {speed:.2f} and {bend:.2f} at the servos"
+        )
 
     return outcome_text(outcomes, lambda o: o.kind, figures)
 
