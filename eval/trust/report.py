@@ -9,8 +9,10 @@ import numpy as np
 
 from eval.statistics.intervals import check_level
 from eval.trust import resampling
+from eval.trust.causes.report import CausesReport
 from eval.trust.estimates import RealEstimate
 from eval.trust.measures import MEASURES, NEEDS_THREE, fisher_z
+from eval.trust.off_policy import OffPolicyRow
 from eval.trust.pairing import ConditionAgreement
 from eval.trust.resampling import Chance, NoiseFloor, Span
 from eval.trust.tables import PolicyPair, TaskTable, pooled
@@ -77,6 +79,10 @@ class TaskTrust:
     agreement: tuple[ConditionAgreement, ...] = ()
     # Real outcomes of the policies with the help of simulation.
     estimates: tuple[RealEstimate, ...] = ()
+    # What explains the gap, where shifted worlds were simulated.
+    causes: CausesReport | None = None
+    # What recordings alone say, beside it; no verdict stands on it.
+    off_policy: tuple[OffPolicyRow, ...] = ()
 
     @property
     def task(self) -> str:

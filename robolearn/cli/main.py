@@ -71,6 +71,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "robolearn.cli.evaluation.trust",
         "how far a simulator may be trusted to order policies",
     ),
+    "explain": (
+        "robolearn.cli.evaluation.explain",
+        "which parameter of a scene explains its gap to reality",
+    ),
     "certify": (
         "robolearn.cli.evaluation.certify",
         "write down what was shown of a policy, for deploy to rely on",

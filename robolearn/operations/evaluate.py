@@ -310,7 +310,8 @@ def _is_trained(run: str | Path) -> bool:
     return expert_noise(str(run)) is None and not is_server(run)
 
 
-def _task_space(run: str | Path) -> TaskSpace:
+def policy_task_space(run: str | Path) -> TaskSpace:
+    """What the policy of a run directory, or of a server, reads and writes."""
     if is_server(run):
         with contextlib.closing(_connected(str(run))) as remote:
             return remote.spec.task_space
@@ -325,7 +326,7 @@ def world_entries(
     """Every world as it is, perturbed, and told in other words, checked to fit all policies."""
     entries: list[WorldEntry] = []
     dials = [expert_noise(str(run)) for run in runs]
-    spaces = [_task_space(run) for run, dial in zip(runs, dials, strict=True) if dial is None]
+    spaces = [policy_task_space(run) for run, dial in zip(runs, dials, strict=True) if dial is None]
     variants = suite.config.perturbations.variants()
     instruction = suite.config.instruction
     for space in spaces:

@@ -60,7 +60,7 @@ class ModelEdits:
             if edit is not None:
                 draws = self._perturbations.draws(name, condition.seed)
                 edit(model, self._env.scene, magnitude, draws)
-        if self._perturbations.get("mass"):
+        if self._perturbations.get("mass") or self._perturbations.get("mass_shift"):
             mujoco.mj_setConst(model, self._env.data)
             self._snapshot.restore_statistics()
         self._going_on = [

@@ -6,7 +6,7 @@ what each changes and what magnitude 1 means.
 
 What is random is drawn for every episode from the perturbation's seed and the condition's, so that
 the same condition is perturbed alike whoever acts; what belongs to the world's construction
-(textures, which distractors there are) is drawn once.
+(textures, which distractors there are) is drawn once. Shifts draw nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from robolearn.errors import ConfigError, did_you_mean
 from robolearn.seeding import child_seed
-from sim.perturbations import during
+from sim.perturbations import during, shifts
 from sim.perturbations import model as models
 from sim.perturbations import scene as scenes
 from sim.scene.config import Scene
@@ -50,6 +50,8 @@ class Kind:
     scene: SceneEdit | None = None
     model: ModelEdit | None = None
     during: during.Starting | None = None
+    # Of a shift, which has two directions: the magnitude may be negative.
+    signed: bool = False
 
     @property
     def needs_scene(self) -> bool:
@@ -75,6 +77,15 @@ PERTURBATIONS: Mapping[str, Kind] = {
     "action_noise": Kind("what is done wanders about what is commanded: up to 5 mm, 0.05 rad"),
     "sensor_noise": Kind("1 mm, 0.5 degrees, 5 mm/s, 0.02 rad/s, 8 grey levels"),
     "control_rate": Kind("half the rate", scene=scenes.control_rate),
+    "friction_shift": Kind("all sliding friction: twice", model=shifts.friction, signed=True),
+    "mass_shift": Kind("mass and inertia of each object: twice", model=shifts.mass, signed=True),
+    "damping_shift": Kind("damping of all joints: twice", model=shifts.damping, signed=True),
+    "gain_shift": Kind("stiffness of all servos: twice", model=shifts.gain, signed=True),
+    "delay_shift": Kind("100 ms more", scene=shifts.delay, signed=True),
+    "camera_shift": Kind(
+        "each camera 20 mm right and up, 3 degrees", model=shifts.camera, signed=True
+    ),
+    "light_shift": Kind("brightness of all lights: twice", model=shifts.light, signed=True),
 }
 
 
@@ -92,9 +103,10 @@ class Perturbations:
                     f"no perturbation '{name}'.{did_you_mean(name, PERTURBATIONS)} There are:"
                     f" {list(PERTURBATIONS)}"
                 )
-            if not 0.0 <= magnitude <= MOST:
+            least = -MOST if PERTURBATIONS[name].signed else 0.0
+            if not least <= magnitude <= MOST:
                 raise ConfigError(
-                    f"the magnitude of '{name}' must be 0 to {MOST:g} (1 means:"
+                    f"the magnitude of '{name}' must be {least:g} to {MOST:g} (1 means:"
                     f" {PERTURBATIONS[name].meaning}), got {magnitude:g}"
                 )
 

@@ -30,6 +30,10 @@ class Args:
     # The world that stands for reality, and the one that is judged, in folders of several.
     real_world: str = ""
     sim_world: str = ""
+    # Results folder of 'robolearn explain': what is wrong with the simulator, on the same page.
+    causes: Path | None = None
+    # Folders of 'robolearn rank' over the same runs: what recordings alone say of them, beside it.
+    rankings: tuple[Path, ...] = ()
     # What counts of trials.
     by: Literal["success", "score"] = "success"
     # Confidence level of the intervals.
@@ -50,6 +54,10 @@ def main(argv: list[str]) -> int:
     from_trials = bool(args.real or args.sim)
     if (args.table is None) != from_trials or bool(args.real) != bool(args.sim):
         raise ConfigError("give either --table FILE, or both --real FOLDER and --sim FOLDER")
+    if (args.causes is not None or args.rankings) and not from_trials:
+        raise ConfigError(
+            "--causes and --rankings belong to trials: give --real FOLDER and --sim FOLDER, too"
+        )
     if args.html is not None:
         output_file(args.html, "--html", (".html", ".htm"))
     if args.markdown is not None:
@@ -67,6 +75,8 @@ def main(argv: list[str]) -> int:
             args.sim,
             real_world=args.real_world,
             sim_world=args.sim_world,
+            causes=args.causes,
+            rankings=args.rankings,
             by=args.by,
             level=level,
             seed=args.seed,

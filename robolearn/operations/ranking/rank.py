@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from eval.plain import write_mapping
+from eval.plain import read_mapping, write_mapping
 from eval.statistics.halving import HalvingPlan, halving_plan
 from eval.statistics.intervals import Estimate, bounded_mean, wilson
 from eval.statistics.ranking import RankAgreement, rank_agreement
@@ -15,6 +15,7 @@ from eval.trials.table import SCORED
 from robolearn.errors import ConfigError, DataError
 from robolearn.operations.compare import pooled
 from robolearn.operations.ranking.policy_values import (
+    RANKING,
     PolicyValue,
     RankConfig,
     names_of,
@@ -105,6 +106,18 @@ def rank(
     ranking = Ranking(ordered, tried, agreement, plan)
     write_mapping(out / ORDER, ranking)
     return ranking
+
+
+def ranked_values(folder: Path) -> tuple[str, dict[str, float]]:
+    """Which method a folder of :func:`rank` stands on, and its values by the policy's hash;
+    :class:`DataError` for any other folder.
+    """
+    if not (folder / ORDER).is_file():
+        raise DataError(f"'{folder}' holds no ranking: expected {ORDER} there ('robolearn rank')")
+    settings = read_mapping(folder / RANKING)["settings"]
+    method = str(settings["evaluation"]["method"])
+    listed = read_mapping(folder / ORDER)["values"]
+    return method, {str(v["policy_hash"]): float(v["value"]["value"]) for v in listed}
 
 
 def _records(trials: Trials) -> dict[str, list[TrialRecord]]:

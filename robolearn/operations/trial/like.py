@@ -53,6 +53,8 @@ class LikeOptions:
     # Standard deviations of the measured starts: positions [m], angles [rad].
     position_m: float = 0.3e-3
     angle_rad: float = 1.7e-3
+    # The simulated world that stands for reality; empty: trials of a cell do.
+    real_world: str = ""
 
     def __post_init__(self) -> None:
         if self.rollouts < 1:
@@ -93,8 +95,8 @@ def evaluate_like(
     if options.plan is not None or options.conditions is not None or options.repeat:
         raise ConfigError("like: the starts are those of the real trials; leave plan, conditions"
                           " and repeat out")  # fmt: skip
-    real = _real(like)
-    suite, execution = _suite(like, options), _execution(like, execution)
+    real = real_trials(like, how.real_world)
+    suite, execution = like_suite(like, options), _execution(like, execution)
     names = options.worlds or (suite.config.source_world,)
     at_goal = worlds_at_goals(runs, names, suite)
     policies = policy_entries(runs, options, execution, suite, at_goal)
@@ -113,19 +115,24 @@ def evaluate_like(
     return LikeResult(tuple(found), sum(r.policy in tried for r in real), alone)
 
 
-def _real(like: Path) -> list[TrialRecord]:
+def real_trials(like: Path, world: str = "") -> list[TrialRecord]:
+    """The trials that count of a folder: of cells, or of the ``world`` that stands for reality.
+    :class:`DataError` where there are none.
+    """
     if not has_trials(like):
         require_unblinded(like, ())
     found = read_trials(like)
     require_unblinded(like, found)
     records, _ = own_trials(found)
-    kept = [r for r in records if r.kind != "sim"]
+    kept = [r for r in records if (r.env == world if world else r.kind != "sim")]
     if not kept:
-        raise DataError(f"'{like}' has no real trials that count")
+        where = f" in '{world}'" if world else ""
+        raise DataError(f"'{like}' has no real trials that count{where}")
     return kept
 
 
-def _suite(like: Path, options: EvaluateOptions) -> Suite:
+def like_suite(like: Path, options: EvaluateOptions) -> Suite:
+    """The suite that was asked for, or the one of the trials' plan."""
     kept = like / KEPT / "suite.yaml"
     if options.suite is None and not kept.is_file():
         raise ConfigError(f"suite: '{like}' does not keep its suite; give it")

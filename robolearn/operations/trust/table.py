@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from eval.plain import write_text
-from eval.report.trust_lines import trust_document, trust_lines, trust_markdown
-from eval.report.trust_page import trust_page
+from eval.report.trust.lines import trust_document, trust_lines, trust_markdown
+from eval.report.trust.page import trust_page
 from eval.trust.report import TrustReport, trust_report
 from eval.trust.spreadsheet import read_sheet
 

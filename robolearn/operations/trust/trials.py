@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from eval.trust.causes.report import CausesReport
 from eval.trust.estimates import real_estimate
+from eval.trust.off_policy import Recorded, off_policy_row
 from eval.trust.pairing import By, agreement, paired_tasks
 from eval.trust.report import trust_report
 from robolearn.errors import DataError
 from robolearn.operations.compare import pooled
+from robolearn.operations.ranking.rank import ranked_values
+from robolearn.operations.trust.explain import explained_tasks
 from robolearn.operations.trust.table import Trust
 from robolearn.types import TrialRecord
+
+# Words of the methods of ``robolearn rank``.
+METHODS = {
+    "expected": "fitted Q evaluation (FQE)",
+    "distributional": "fitted likelihood estimation (FLE)",
+}
 
 
 def trust_of_trials(
@@ -21,6 +31,8 @@ def trust_of_trials(
     *,
     real_world: str = "",
     sim_world: str = "",
+    causes: Path | None = None,
+    rankings: Sequence[Path] = (),
     by: By = "success",
     level: float = 0.95,
     seed: int = 0,
@@ -30,14 +42,19 @@ def trust_of_trials(
 
     Trials pair up by policy and condition. Of a folder that holds several kinds of trials those of
     the last evaluation count. ``real_world``, ``sim_world``: whose trials count in folders of
-    several worlds. Raises :class:`DataError`, with the reason, for what does not belong together.
+    several worlds; ``causes``: a folder of ``robolearn explain``; ``rankings``: folders of
+    ``robolearn rank`` over the same runs. Raises :class:`DataError`, with the reason, for what does
+    not belong together.
     """
     in_reality, simulated = pooled(real), pooled(sim)
-    tasks = paired_tasks(
-        _of_world(in_reality.kept, real_world, "real"),
-        _of_world(simulated.kept, sim_world, "simulated"),
-        by,
-    )
+    real_trials = _of_world(in_reality.kept, real_world, "real")
+    tasks = paired_tasks(real_trials, _of_world(simulated.kept, sim_world, "simulated"), by)
+    explained: Mapping[str, CausesReport] = {}
+    if causes is not None:
+        explained = explained_tasks(real_trials, causes, by, seed)
+    recorded = [_recorded(folder) for folder in rankings]
+    # Options of execution follow the run's own hash.
+    hashes = {r.policy: r.policy_hash.partition("+")[0] for r in real_trials}
     notes = [*in_reality.apart, *simulated.apart]
     notes += [n for t in tasks for n in t.notes]
     report = trust_report([t.table for t in tasks], level=level, seed=seed, notes=notes)
@@ -46,10 +63,17 @@ def trust_of_trials(
             judged,
             agreement=agreement(task),
             estimates=tuple(real_estimate(c, level=level, seed=seed) for c in task.conditions),
+            causes=explained.get(judged.task),
+            off_policy=tuple(off_policy_row(r, task.table, hashes, seed) for r in recorded),
         )
         for judged, task in zip(report.tasks, tasks, strict=True)
     )
     return Trust(dataclasses.replace(report, tasks=judged))
+
+
+def _recorded(folder: Path) -> Recorded:
+    method, values = ranked_values(folder)
+    return Recorded(METHODS.get(method, method), folder.name, values)
 
 
 def _of_world(trials: Sequence[TrialRecord], world: str, words: str) -> tuple[TrialRecord, ...]:

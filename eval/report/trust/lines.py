@@ -7,8 +7,10 @@ from typing import Any
 from eval.plain import plain_values
 from eval.report.markdown import markdown_table
 from eval.report.text import estimate_text, number
+from eval.report.trust.causes import causes_document, causes_lines, causes_markdown
 from eval.trust.estimates import RealEstimate
 from eval.trust.measures import MEASURES
+from eval.trust.off_policy import OffPolicyRow
 from eval.trust.report import Measured, TaskTrust, TrustReport, wrong_words
 from eval.trust.resampling import Span
 
@@ -65,6 +67,8 @@ def _object(t: TaskTrust, report: TrustReport) -> dict[str, Any]:
             for a in t.agreement
         ],
         "real_estimates": t.estimates,
+        "off_policy": t.off_policy,
+        "causes": None if t.causes is None else causes_document(t.causes),
         "top1": t.choice,
         "worst_pair": t.worst,
         "convention": report.convention,
@@ -90,6 +94,7 @@ def trust_lines(report: TrustReport) -> list[str]:
         lines += ["", *_head(t)]
         lines += [f"  {line}" for line in _aligned([list(HEADER), *measure_rows(t)])]
         lines += [f"  {sentence}" for sentence in remarks(t)]
+        lines += [] if t.causes is None else ["", *causes_lines(t.causes)]
     lines += ["", f"rule: {report.rule}", f"convention: {report.convention}"]
     return [*lines[1:], *mean_lines(report), *(f"note: {n}" for n in report.notes)]
 
@@ -108,7 +113,10 @@ def trust_markdown(report: TrustReport, title: str) -> str:
             lines += markdown_table(AGREEMENT_HEADER, agreement_rows(t))
         if t.estimates:
             lines += markdown_table(ESTIMATE_HEADER, estimate_rows(t))
+        if t.off_policy:
+            lines += markdown_table(OFF_POLICY_HEADER, off_policy_rows(t))
         lines += [f"* {sentence}" for sentence in remarks(t, short=True)]
+        lines += [] if t.causes is None else causes_markdown(t.causes)
     lines += ["", "## How to read this", "", report.rule, "", f"{report.convention}.", ""]
     lines += [f"* {n}" for n in (*mean_lines(report), *report.notes)]
     return "\n".join(lines).rstrip() + "\n"
@@ -140,6 +148,7 @@ def remarks(t: TaskTrust, *, short: bool = False) -> list[str]:
     if t.worst is not None:
         said.append(wrong_words(t.worst))
     said += agreement_words(t)
+    said += [] if short else [off_policy_words(row) for row in t.off_policy]
     said += [] if short else [estimate_words(e) for e in t.estimates]
     said.append(f"a perfect order of {t.table.k} policies has p = {t.least_p:.2g} by chance")
     return said
@@ -195,6 +204,41 @@ def estimate_words(e: RealEstimate) -> str:
     covers = f"in repetitions of this case it covers {100 * e.coverage:.1f} %"
     saves = f"as exact as {e.saved} more real trials" if e.saved else "no real trial is saved"
     return f"{found}; {saves}; {covers}"
+
+
+OFF_POLICY_HEADER = (
+    *("from recordings alone", "policies", "Spearman with reality", "by chance"),
+    *("it prefers", "regret", "the simulator, of the same"),
+)
+OFF_POLICY_CAPTION = (
+    "Weaker evidence, in no verdict: values fitted to recordings, without running the policies."
+)
+
+
+def off_policy_rows(t: TaskTrust) -> list[list[str]]:
+    """A row per method under :data:`OFF_POLICY_HEADER`."""
+    return [
+        [
+            f"{row.method}, {row.source}",
+            str(len(row.policies)),
+            estimate_text(row.agreement.spearman, 2),
+            "" if row.p is None else f"p = {row.p:.2g}",
+            row.agreement.chosen,
+            f"{row.agreement.regret:.3f}",
+            estimate_text(row.simulator, 2),
+        ]
+        for row in t.off_policy
+    ]
+
+
+def off_policy_words(row: OffPolicyRow) -> str:
+    """What recordings alone say, in a sentence."""
+    return (
+        f"weaker, in no verdict: {row.method} on recordings ({row.source}) orders"
+        f" {len(row.policies)} policies with Spearman {estimate_text(row.agreement.spearman, 2)}"
+        f" (the simulator the same: {estimate_text(row.simulator, 2)}) and prefers"
+        f" {row.agreement.chosen}, regret {row.agreement.regret:.3f}"
+    )
 
 
 AGREEMENT_HEADER = ("policy", "conditions", "correlation", "method", "ceiling")

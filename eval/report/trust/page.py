@@ -19,15 +19,19 @@ from eval.report.page import (
 )
 from eval.report.plots import COLOURS, INK, SOFT, drawn
 from eval.report.text import sentence
-from eval.report.trust_lines import (
+from eval.report.trust.causes import causes_section
+from eval.report.trust.lines import (
     AGREEMENT_HEADER,
     ESTIMATE_HEADER,
     HEADER,
+    OFF_POLICY_CAPTION,
+    OFF_POLICY_HEADER,
     POLICY_HEADER,
     agreement_rows,
     estimate_rows,
     mean_lines,
     measure_rows,
+    off_policy_rows,
     policy_rows,
     remarks,
 )
@@ -49,6 +53,11 @@ def trust_page(report: TrustReport, title: str) -> str:
     sections = [
         Section(f"task-{i}", "All tasks pooled" if t.table.pooled else t.task, _task(t))
         for i, t in enumerate(every)
+    ]
+    sections += [
+        Section(f"causes-{i}", f"What is wrong with {t.causes.world}?", causes_section(t.causes))
+        for i, t in enumerate(every)
+        if t.causes is not None
     ]
     sections.append(Section("reading", "How to read this", _reading(report)))
     verdicts = [f"{t.task}: {t.judgement.verdict}" for t in report.tasks]
@@ -120,6 +129,8 @@ def _task(t: TaskTrust) -> str:
             "Real outcomes with the help of simulation. Coverage here: how often the interval holds"
             " the true value in repetitions with as many trials and this correlation.",
         )
+    if t.off_policy:
+        body += table(OFF_POLICY_HEADER, off_policy_rows(t), OFF_POLICY_CAPTION)
     if t.table.k:
         body += details("Every policy", table(POLICY_HEADER, policy_rows(t)))
     return body

@@ -1,0 +1,1 @@
+"""Renders what is known of a simulator: lines, Markdown, JSON, pages."""

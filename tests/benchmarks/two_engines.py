@@ -1,0 +1,105 @@
+"""Compares two engines by policies of many ages: gym-pusht as reality, MuJoCo as its simulator.
+
+    python -m tests.benchmarks.two_engines FOLDER [EPISODES]
+
+One short training by the demo's recipe is copied at twelve ages; every copy acts under the same
+starts in both engines, a few starts of all policies at a time, so that what is there is comparable
+whenever it is stopped; the same command goes on. At the end (and with 0 episodes more) it prints
+the agreement of rates with its noise floors, and whether means are equivalent within two points.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from eval.statistics.equivalence import equivalence
+from eval.statistics.intervals import mean_t
+from eval.trials.table import read_trials
+from robolearn.assets.demonstrations import pusht_demonstrations_path
+from robolearn.cli.main import main as command
+from robolearn.operations.evaluate import evaluate
+from robolearn.operations.evaluate_options import EvaluateOptions
+from robolearn.operations.train import load_experiment, source_of
+from robolearn.operations.trust.trials import trust_of_trials
+from robolearn.training.experiment import train
+from robolearn.training.loop import Hooks, Progress
+from robolearn.types import TrialRecord
+
+RECIPE = Path("configs/train/pusht_flow_demo.yaml")
+SUITE = Path("configs/eval/pusht.yaml")
+AGES = (200, 300, 400, 600, 800, 1000, 1200, 1500, 1800, 2200, 2600, 3000)
+REAL, SIM = "gym_pusht", "pusht_reference"
+# Starts of all policies between two looks; a multiple of the batch, which is in a trial's identity.
+STARTS, BATCH = 20, 20
+MARGIN = 0.02
+
+
+def ages(folder: Path) -> list[Path]:
+    """The twelve runs; trained where they are not there yet."""
+    runs = [folder / f"updates_{age:04d}" for age in AGES]
+    if all(run.is_dir() for run in runs):
+        return runs
+    store, growing = folder / "demonstrations", folder / "growing"
+    if not store.is_dir():
+        command(["data", "import", str(pusht_demonstrations_path()), "--out", str(store)])
+    settings = {"fit.steps": AGES[-1], "fit.max_minutes": None, "fit.evaluate_every": 100}
+    experiment = load_experiment(RECIPE, settings)
+    seen: list[int] = []
+
+    def keep() -> Mapping[str, float]:
+        age = seen[-1]
+        if age in AGES:
+            shutil.copytree(growing, folder / f"updates_{age:04d}", dirs_exist_ok=True)
+        return {}
+
+    def step(progress: Progress) -> None:
+        seen.append(progress.step)
+
+    train(
+        experiment,
+        source_of(experiment, store),
+        growing,
+        hooks=Hooks(on_step=step, evaluate=keep),
+    )
+    return runs
+
+
+def report(found: tuple[TrialRecord, ...], out: Path) -> None:
+    """What the trials say that both engines have."""
+    trust = trust_of_trials([out], [out], real_world=REAL, sim_world=SIM)
+    for line in trust.lines:
+        print(line)
+    for name in ("success", "score"):
+        values = {(r.env, r.policy, r.condition): float(getattr(r, name)) for r in found}
+        gaps: dict[str, list[float]] = {}
+        for (env, policy, condition), value in values.items():
+            other = values.get((SIM, policy, condition))
+            if env == REAL and other is not None:
+                gaps.setdefault(condition, []).append(other - value)
+        # A start is drawn once for all policies: it is the unit.
+        per_start = mean_t(np.array([np.mean(v) for v in gaps.values()]), level=0.90)
+        said = equivalence(per_start, MARGIN, (REAL, SIM))
+        print(
+            f"mean {name}: {SIM} less {REAL} {per_start.text()}, {len(gaps)} starts: {said.words}"
+        )
+
+
+def main(folder: str, episodes: int = 500) -> None:
+    """Train, evaluate in both, report."""
+    out = Path(folder) / "results"
+    runs = ages(Path(folder))
+    options = EvaluateOptions(suite=SUITE, worlds=(REAL, SIM), workers=0, batch=BATCH, videos=0)
+    for starts in range(STARTS, episodes + 1, STARTS):
+        evaluate(runs, out, dataclasses.replace(options, conditions=starts))
+        print(f"{starts} starts of {len(runs)} policies in both engines", flush=True)
+    report(read_trials(out), out)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *(int(word) for word in sys.argv[2:]))
