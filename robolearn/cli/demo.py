@@ -12,6 +12,7 @@ leaves its results in a folder of its own:
       train/flow/               a run directory
       practise/practised/       another one; its episodes: practise/store/
       evaluate/                 trials.sqlite, evaluation.json, summary.json, videos/
+      trust/                    young/ (a third policy), trials.sqlite, trust.html, trust.json
       deploy/                   store/, trials.sqlite, deploy.json
       report/report.html
 
@@ -39,6 +40,8 @@ from robolearn.operations.stages import Stage, StageListener, StageRun, finished
 
 ROOT = Path(__file__).resolve().parents[2]
 PRACTICE = "practice/pusht_demo.yaml"
+# A third policy, so that there is an order to be trusted: the same recipe, stopped early.
+YOUNG_UPDATES, YOUNG_STARTS = 500, 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,38 @@ def _evaluate(ctx: Context) -> None:
     )
 
 
+def _trust(ctx: Context) -> None:
+    young = ctx.path("trust", "young")
+    ctx.run(
+        *("train", "--config", _config("train/pusht_flow_demo.yaml")),
+        *("--store", ctx.path("import", "store"), "--out", young, "--threads", "2", "--resume"),
+        *("--fit.max-minutes", "None", "--fit.steps", str(YOUNG_UPDATES)),
+    )
+    ctx.run(
+        *("evaluate", young, "--suite", _config("eval/pusht.yaml"), "--out", ctx.path("trust")),
+        *("--worlds", "gym_pusht", "pusht_reference", "--conditions", str(YOUNG_STARTS)),
+        *("--workers", "2", "--batch", "10", "--videos", "0"),
+    )
+    # What the demo has tried already, and the third policy.
+    tried = (ctx.path("evaluate"), ctx.path("trust"))
+    ctx.run(
+        *("trust", "--real", *tried, "--real-world", "gym_pusht"),
+        *("--sim", *tried, "--sim-world", "pusht_reference", "--by", "score"),
+        *("--html", ctx.path("trust", "trust.html"), "--json"),
+        json_to="trust.json",
+    )
+    say(f"  {trusted(ctx.out / 'trust' / 'trust.json')}")
+
+
+def trusted(file: Path) -> str:
+    """What the page of trust says, in a line."""
+    (task,) = json.loads(file.read_text(encoding="utf-8"))
+    return (
+        f"gym-pusht as reality, MuJoCo as its simulator, {task['k']} policies: {task['verdict']}"
+        f" ({task['why']})"
+    )
+
+
 def _deploy(ctx: Context) -> None:
     from robolearn.operations.report import best_run
 
@@ -251,6 +286,14 @@ def stages() -> tuple[Stage, ...]:
             resumable=True,
         ),
         _stage(
+            "trust",
+            "how far MuJoCo may be trusted, gym-pusht as reality: three policies of different age",
+            _trust,
+            needs=("import", "evaluate"),
+            configs=("train/pusht_flow_demo.yaml", "eval/pusht.yaml"),
+            resumable=True,
+        ),
+        _stage(
             "deploy",
             "the better one, on an emulated UR5e in real time",
             _deploy,
@@ -303,6 +346,9 @@ def main(argv: list[str]) -> int:
     say(f"\ndone in {(time.monotonic() - start) / 60:.1f} min")
     if not args.stage or args.stage == "report":
         say(f"report: {(args.out / 'report' / 'report.html').resolve()}")
+        page = args.out / "trust" / "trust.html"
+        if page.is_file():
+            say(f"trust:  {page.resolve()}")
     return 0
 
 

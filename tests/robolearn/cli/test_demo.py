@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from robolearn.cli import demo
-from robolearn.cli.demo import updates
+from robolearn.cli.demo import trusted, updates
 from robolearn.cli.main import main
 from robolearn.operations.stages import Stage, stage_keys
 
@@ -94,7 +94,7 @@ def test_unknown_stage_suggests(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_keys_depend_on_the_stages_before() -> None:
     chain = demo.stages()
     keys = stage_keys(chain)
-    assert len(set(keys.values())) == len(keys) == 8
+    assert len(set(keys.values())) == len(keys) == 9
     assert list(keys) == [stage.name for stage in chain]
 
 
@@ -110,3 +110,9 @@ def test_it_says_how_many_updates_the_minutes_gave(tmp_path):
     run.mkdir()
     (run / "provenance.json").write_text('{"fit": {"steps": 4881, "seconds": 119.0}}')
     assert updates(run).startswith("flow: 4,881 updates in 2.0 min; a slower or busier machine")
+
+
+def test_it_says_what_so_few_policies_show(tmp_path: Path) -> None:
+    file = tmp_path / "trust.json"
+    file.write_text('[{"k": 3, "verdict": "not shown", "why": "too few"}]')
+    assert trusted(file).endswith("3 policies: not shown (too few)")
