@@ -1,4 +1,4 @@
-"""``robolearn scene check|view|verify|drift SCENE`` validates, draws and judges scene packages."""
+"""``robolearn scene new|check|view|verify|drift`` makes, validates, draws and judges packages."""
 
 from __future__ import annotations
 
@@ -21,6 +21,24 @@ class Check:
 
     # Packaged scene, or a scene folder.
     scene: Annotated[str, tyro.conf.Positional]
+    # Print one JSON document and nothing else.
+    json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """Make a scene package of your own arm, from its URDF or MJCF."""
+
+    # URDF or MJCF; meshes are copied into the package.
+    arm: Path
+    # Folder of the package; one that this wrote before is replaced.
+    out: Path
+    # Body or site at the tool. Default: one with a usual name, such as tool0.
+    tool: str = ""
+    # Where starts begin, an angle per joint [rad]. Default: found over the table.
+    home: tuple[float, ...] = ()
+    # What commands it: arm/joint_position or tool/pose.
+    action: str = "arm/joint_position"
     # Print one JSON document and nothing else.
     json: bool = False
 
@@ -148,6 +166,33 @@ def _check(argv: list[str]) -> int:
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
         say(f"  {name:<{width}}  {text}")
+    return 0
+
+
+def _new(argv: list[str]) -> int:
+    args = parse(New, argv, "scene new", New.__doc__ or "")
+    from robolearn.operations.scenes.new_arm import new_arm_scene
+
+    made, report = new_arm_scene(
+        args.arm, args.out, tool=args.tool, home=args.home, action=args.action
+    )
+    if args.json:
+        print_json(
+            {
+                "scene": str(args.out),
+                "hash": report.content_hash,
+                "joints": list(made.joints),
+                "assumed": list(made.assumed),
+                "notes": list(made.notes),
+            }
+        )
+        return 0
+    for note in made.notes:
+        say(f"look at: {note}")
+    width = max((len(a["what"]) for a in made.assumed), default=0)
+    for a in made.assumed:
+        say(f"  assumed: {a['what']:<{width}}  {a['value']} ({a['why']})")
+    say(f"{args.out}: {len(made.joints)} joints, checked; try 'robolearn scene view {args.out}'")
     return 0
 
 
@@ -298,6 +343,7 @@ def _list(argv: list[str]) -> int:
 
 
 VERBS: dict[str, tuple[type[Any], Callable[[list[str]], int]]] = {
+    "new": (New, _new),
     "check": (Check, _check),
     "view": (View, _view),
     "overlay": (Overlay, _overlay),

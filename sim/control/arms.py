@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from robolearn.arms.joint_path import JointLimits, JointPath
 from robolearn.arms.kinematics import ik_dls, track
-from robolearn.arms.models import ARMS
 from robolearn.arms.shapes import Joints
 from robolearn.arms.slowed_words import slowed_words
 from robolearn.arms.slowing import Slowed
@@ -36,6 +35,7 @@ from robolearn.geometry import Pose, inverse, pose
 from robolearn.shapes import OwnFloats
 from robolearn.types import Command, SentBlock
 from sim.control.fast_kinematics import FastKinematics
+from sim.control.own_arm import arm_of
 from sim.control.servos import Gains, apply_gains, servo_lead, setpoint_steps
 from sim.scene.config import ActionConfig, SceneConfig, require_name, world_pose
 from sim.scene.samples import SentLog
@@ -107,11 +107,7 @@ class _Arm:
     """Turns one arm's action into joint targets; addresses in the model."""
 
     def __init__(self, cfg: ArmConfig, config: SceneConfig, model: mujoco.MjModel) -> None:
-        if cfg.arm not in ARMS:
-            raise SceneError(
-                f"{WHERE}: no arm '{cfg.arm}'.{did_you_mean(cfg.arm, ARMS)} Known: {sorted(ARMS)}"
-            )
-        self.cfg, self.arm = cfg, ARMS[cfg.arm]
+        self.cfg, self.arm = cfg, arm_of(model, cfg)
         # "left_tool/pose" belongs to the arm whose signals begin with "left_".
         prefix = cfg.action.split("/")[0].removesuffix("tool").removesuffix("arm")
         self.tool_signal, self.joint_signal = f"{prefix}tool/pose", f"{prefix}arm/joint_position"

@@ -20,7 +20,6 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from robolearn.arms.kinematics import SerialArm
-from robolearn.arms.models import ARMS
 from robolearn.arms.shapes import JointFlags, Joints
 from robolearn.shapes import Flags
 from sim.control.servos import Gains, apply_gains
@@ -109,7 +108,7 @@ class ArmModel:
         self.scene = scene
         plain = scene.compile()
         self.mount: ArmMount = find_mount(scene.config, plain)
-        self.arm: SerialArm = ARMS[self.mount.arm]
+        self.arm: SerialArm = self.mount.arm
         with_load = loaded(scene, plain, self.mount)
         self.model = _floating(with_load, self.mount).compile()
         # Bodies are in the same order, but for the payload.

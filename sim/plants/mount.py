@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-from robolearn.arms.models import ARMS
+from robolearn.arms.kinematics import SerialArm
+from robolearn.arms.models import named_arm
 from robolearn.arms.shapes import Joints
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError
@@ -18,6 +19,7 @@ from robolearn.geometry import Pose, Vector, inverse, pose
 from robolearn.shapes import OwnFlags, OwnIndex
 from sim.control.arm_xy import arm_xy_config
 from sim.control.arms import ArmConfig, ArmsConfig
+from sim.control.own_arm import arm_of
 from sim.control.servos import Gains
 from sim.scene.config import Scene, SceneConfig, require_name
 from sim.scene.payload import PAYLOAD, add_payload
@@ -34,7 +36,7 @@ class ArmMount:
     which replace those of scene.xml.
     """
 
-    arm: str
+    arm: SerialArm
     home: tuple[float, ...]
     joints: tuple[str, ...]
     servos: tuple[str, ...]
@@ -64,18 +66,22 @@ def find_mount(
     extra: ArmConfig | None = None
     if kind == "arm_xy":
         table = arm_xy_config(config.control)
-        arm, joints, actuators, home = table.arm, table.joints, table.actuators, table.home
+        arm, joints, actuators, home = (
+            *(named_arm(table.arm), table.joints, table.actuators, table.home),
+        )
         gains, tool_length_m = table.gains, table.tool_length_m
         tip = np.array([0.0, 0.0, tool_length_m])
     else:
         extra = from_dict(ArmsConfig, config.control, where="scene.yaml: control").arms[0]
-        arm, joints, actuators, home = extra.arm, extra.joints, extra.actuators, extra.home
+        arm, joints, actuators, home = (
+            *(arm_of(model, extra), extra.joints, extra.actuators, extra.home),
+        )
         data = mujoco.MjData(model)
         mujoco.mj_kinematics(model, data)
         body = data.body(extra.base)
         T_world_base = pose(body.xmat.reshape(3, 3), body.xpos)
         gains = extra.gains
-        T_base_flange = ARMS[arm].fk(_angles(model, data, joints[: ARMS[arm].dof]))
+        T_base_flange = arm.fk(_angles(model, data, joints[: arm.dof]))
         site = np.append(data.site(extra.tool).xpos, 1.0)
         tip = (inverse(T_world_base @ T_base_flange) @ site)[:3]
     if serial_servos:
@@ -86,7 +92,7 @@ def find_mount(
         home = (*home, 0.0)
     at = [require_name(model, mujoco.mjtObj.mjOBJ_JOINT, n, where) for n in joints]
     ids = [require_name(model, mujoco.mjtObj.mjOBJ_ACTUATOR, n, where) for n in actuators]
-    first, last = (int(model.jnt_bodyid[at[i]]) for i in (0, ARMS[arm].dof - 1))
+    first, last = (int(model.jnt_bodyid[at[i]]) for i in (0, arm.dof - 1))
     return ArmMount(
         arm=arm,
         home=home,
@@ -110,7 +116,7 @@ def loaded(scene: Scene, model: mujoco.MjModel, mount: ArmMount) -> Scene:
     """
     if mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, PAYLOAD) >= 0:
         return scene
-    last = mount.joints[ARMS[mount.arm].dof - 1]
+    last = mount.joints[mount.arm.dof - 1]
     x, y, z = tip_in_last_link(model, mount).tolist()
 
     def edit(spec: mujoco.MjSpec) -> None:
@@ -136,7 +142,7 @@ def _last_link(model: mujoco.MjModel, mount: ArmMount) -> tuple[Pose, Pose]:
     """The last joint's body and the flange in the world, in the initial state."""
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
-    arm = ARMS[mount.arm]
+    arm = mount.arm
     joints = mount.joints[: arm.dof]
     body = data.body(int(model.jnt_bodyid[model.joint(joints[-1]).id]))
     flange = mount.T_world_base @ arm.fk(_angles(model, data, joints))

@@ -13,7 +13,6 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.arms.models import ARMS
 from robolearn.calibration.boards import Board
 from robolearn.calibration.fiducials import Tag, black_cells, dictionary
 from robolearn.errors import ConfigError
@@ -87,7 +86,7 @@ def with_board(scene: Scene, model: mujoco.MjModel, mount: ArmMount, board: Prin
         frames = scene.config.frames
         joint, T = None, world_pose(model, frames[next(iter(frames))]) @ board.T_where_board
     else:
-        last = mount.joints[ARMS[mount.arm].dof - 1]
+        last = mount.joints[mount.arm.dof - 1]
         joint, T = last, flange_in_last_link(model, mount) @ board.T_where_board
     text = "".join(board_geoms(board.board))
 

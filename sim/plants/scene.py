@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 import mujoco
 import numpy as np
 
-from robolearn.arms.models import ARMS
 from robolearn.arms.shapes import JointFlags, Joints
 from robolearn.errors import ConfigError, DataError, PhysicsDivergedError, did_you_mean
 from robolearn.geometry import (
@@ -102,7 +101,7 @@ class ScenePlant:
         self.model = self._compile(board)
         self.data = mujoco.MjData(self.model)
         self._mount = find_mount(self.scene.config, self.model, serial_servos=config.serial_servos)
-        self.arm = ARMS[self._mount.arm]
+        self.arm = self._mount.arm
         model, mount = self.model, self._mount
         self._signals = {s.name.partition("/")[0]: s for s in object_signals(self.scene)}
         _hide(model, self.scene, mount, config, seed)

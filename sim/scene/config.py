@@ -145,7 +145,7 @@ class ResetConfig:
 class ProvenanceConfig:
     """Where the scene comes from; ``details`` holds plain values (parameters, residuals)."""
 
-    kind: Literal["hand-made", "identified", "reconstructed"]
+    kind: Literal["hand-made", "identified", "reconstructed", "imported"]
     source: str = ""
     licence: str = ""
     details: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -15,7 +15,9 @@ from sim.scene.load import load_scene
 
 
 @contextlib.contextmanager
-def replaced_package(out: Path, kind: Literal["identified", "reconstructed"]) -> Iterator[Path]:
+def replaced_package(
+    out: Path, kind: Literal["identified", "reconstructed", "imported"]
+) -> Iterator[Path]:
     """A folder to write a package into; it takes the place of ``out`` when the block ends without
     an error. A crash leaves the old folder or none.
 
