@@ -2,6 +2,7 @@ import contextlib
 import itertools
 import json
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,15 +56,15 @@ def arm():
     device.close()
 
 
-def twist_of(device):
+def twist_of(device) -> Any:
     motion = device.poll().motion
     return motion.twist.tolist() if isinstance(motion, Rate) else None
 
 
-KEYS = {"ready": ("start", "quit"), "stopped": ("start", "quit")}
+KEYS: dict[str, Any] = {"ready": ("start", "quit"), "stopped": ("start", "quit")}
 
 
-def view(phase="running", **more):
+def view(phase: Any = "running", **more):
     picture = np.full((480, 640, 3), 90, np.uint8)
     return View(
         phase,
@@ -203,7 +204,7 @@ def test_a_tablet_that_is_tilted_turns_the_tool_while_its_button_is_held(arm, ta
             "DeviceOrientation.setDeviceOrientationOverride", alpha=alpha, beta=beta, gamma=gamma
         )
 
-    def rotation():
+    def rotation() -> Any:
         motion = arm.poll().motion
         return motion.T[:3, :3] if isinstance(motion, HandPose) else None
 
@@ -334,13 +335,42 @@ def test_what_slows_the_arm_is_on_the_page_while_it_does(arm, tab):
         assert shown is bool(slowed)
 
 
+def test_a_gripper_that_is_lost_with_a_key_held_is_said_and_nothing_drives_after_it(arm, tab):
+    tab.open(arm.url)
+    arm.show(view())
+    tab.wait_for("link.driving && !!link.view")
+    tab.hold("keyDown", "w")
+    wait_until(lambda: (twist_of(arm) or [0])[0] == 1.0)
+    why = "the arm was stopped: gripper_stale (the gripper does not answer any more)"
+    arm.show(view("stopped", error=why))
+    tab.wait_for(
+        f"$('phase').textContent === 'Stopped' && document.body.textContent.includes('{why}')"
+    )
+    # The key is still down when the stop is cleared: nothing drives until it was let go of.
+    agent, pose = TeleopAgent(arm, ARM), np.array([0.0, 0.0, 0.2, 0.0, 1.0, 0.0, 0.0])
+    ticks = itertools.count()
+
+    def tick() -> float:
+        t_ns = next(ticks) * 50_000_000
+        seen = observation(t_ns, tool__pose=pose, gripper__width=np.full(1, 0.1))
+        return float(agent.decide(seen, None).action["tool/xyz_yaw"][0])
+
+    arm.show(view())
+    agent.reset(0)
+    assert [tick() for _ in range(5)] == [0.0] * 5
+    tab.hold("keyUp", "w")
+
+
 def test_a_foreign_page_and_a_flood_in_a_browser_drive_nothing(arm, tab):
     # A page of nobody, which has learned the token.
     refused = "new Promise((done) => { const s = new WebSocket('%s');"
     refused += " s.onopen = () => done('open'); s.onerror = () => done('refused'); })"
     assert tab.evaluate(refused % ws_url(arm.url)) == "refused"
-    tab.open(arm.url.split("?")[0])
-    assert "the address that the terminal shows" in tab.evaluate("document.body.textContent")
+    # One that has learned nothing, and one that guesses.
+    for address in (arm.url.split("?")[0], f"{arm.url}x"):
+        tab.open(address)
+        assert "the address that the terminal shows" in tab.evaluate("document.body.textContent")
+        assert tab.evaluate(refused % f"{ws_url(arm.url)}x") == "refused"
     tab.errors.clear()
     tab.open(arm.url)
     arm.show(view())
