@@ -1,1 +1,1 @@
-"""Models arms and how they may move: kinematics, collision, limits."""
+"""Models arms and how they may move: kinematics, collision, limits, what slows them."""

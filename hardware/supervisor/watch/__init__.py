@@ -1,1 +1,1 @@
-"""Watches what happens in a tick: the agent, its commands, the arm's motion, what slows it."""
+"""Watches what happens in a tick: the agent, its commands, the arm's motion."""
