@@ -91,6 +91,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "robolearn.cli.evaluation.stats",
         "intervals, comparisons and plans of success rates",
     ),
+    "studio": ("robolearn.cli.studio", "one local page over everything a lab keeps"),
     "lab": ("robolearn.cli.lab", "run the virtual lab (emulated robot, PyBullet physics)"),
     "servos": (
         "robolearn.cli.hardware.servos",

@@ -10,9 +10,9 @@ import dataclasses
 from dataclasses import dataclass
 
 from hardware.teleop.device import DeviceReading, Key, Keys, Surroundings, View
-from hardware.teleop.page.address import LOOPBACK
 from hardware.teleop.page.layout import Layout, layout_of
 from hardware.teleop.page.server import PageServer
+from robolearn.web.address import LOOPBACK
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from hardware.teleop.device import DeviceReading, Key, View
-from hardware.teleop.page.address import LOOPBACK, Served, is_loopback, require_one_address
 from hardware.teleop.page.assembly import document
-from hardware.teleop.page.certificate import certificate_for
 from hardware.teleop.page.driver import Allowance, Driver
 from hardware.teleop.page.layout import Layout
 from hardware.teleop.page.messages import (
@@ -49,6 +47,8 @@ from hardware.teleop.page.messages import (
 )
 from hardware.teleop.page.pictures import Pictures
 from robolearn.errors import ConfigError, DataError
+from robolearn.web.address import LOOPBACK, Served, is_loopback, require_one_address
+from robolearn.web.certificate import certificate_for
 
 CLOSE_S = 1.0
 # A tablet that was carried out of the network is gone after two of them [s].

@@ -352,14 +352,15 @@ def _filter(argv: list[str]) -> int:
     from robolearn.data.upkeep.edit import filter_store, select
 
     store = EpisodeStore.open(args.store)
-    selection = _selection(args)
+    selection = selection_of(args)
     with progress("filter", len(select(store, selection)), quiet=args.json) as advance:
         made = filter_store(store, selection, args.out, advance)
     count = len(made.ids())
     return _done(f"{count} episodes in {made.path}", args.json, store=made.path, episodes=count)
 
 
-def _selection(args: Filter) -> Selection:
+def selection_of(args: Filter) -> Selection:
+    """What the options of a filter ask for."""
     from robolearn.data.upkeep.edit import Selection
 
     return Selection(

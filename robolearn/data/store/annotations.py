@@ -45,6 +45,8 @@ class Annotation:
     # Moments at which something ends and the next begins [s since the first tick], instead of those
     # that were recorded or said before.
     markers: tuple[float, ...] = ()
+    # Names the request that asked for this record, so that one that is repeated is known.
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +104,15 @@ def check_annotation(annotation: Annotation) -> None:
 def says_nothing(annotation: Annotation) -> bool:
     """Whether no field of the record has content."""
     empty = Annotation(annotation.episodes, annotation.author)
-    return dataclasses.replace(annotation, id="", wall_ns=0) == empty
+    return dataclasses.replace(annotation, id="", wall_ns=0, key="") == empty
 
 
 def annotation_bytes(annotation: Annotation) -> bytes:
-    """A record as stored; without markers as it was before there were any."""
+    """A record as stored; without markers and key as it was before there were any."""
     raw = dataclasses.asdict(annotation)
-    if not annotation.markers:
-        del raw["markers"]
+    for name in ("markers", "key"):
+        if not raw[name]:
+            del raw[name]
     return json_bytes(raw)
 
 
@@ -122,6 +125,7 @@ def parse_annotation(data: bytes, where: Place) -> Annotation:
         for name in ("add_labels", "remove_labels"):
             raw[name] = tuple(str(v) for v in raw[name])
         raw["markers"] = tuple(float(v) for v in raw.get("markers", ()))
+        raw["key"] = str(raw.get("key", ""))
         return Annotation(**raw)
 
     return parse_record(build, str(where))

@@ -277,6 +277,11 @@ class EpisodeStore:
             raise StoreCorruptError(f"{where} is the manifest of '{manifest.info.id}'")
         return manifest
 
+    def manifest_hash(self, episode_id: str) -> str:
+        """SHA-256 of the manifest of an episode as committed: equal for equal recordings."""
+        self.log()
+        return self._hashes.get(episode_id, "")
+
     def _prefetch(self, ids: Iterable[str]) -> None:
         """From an object store all manifests and annotations are got together, once."""
         if isinstance(self.path, Path):

@@ -4,12 +4,12 @@ import math
 import pytest
 
 from hardware.teleop.device import Surroundings
-from hardware.teleop.page.address import Served, is_loopback, require_one_address
 from hardware.teleop.page.assembly import document
 from hardware.teleop.page.layout import layout_of
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.spec import ActionSpec
 from robolearn.types import Outline
+from robolearn.web.address import Served, is_loopback, require_one_address
 from tests.hardware.teleop.pages import ARM
 from tests.mocks import SPEC
 

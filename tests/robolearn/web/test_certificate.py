@@ -5,8 +5,8 @@ import stat
 import pytest
 from cryptography import x509
 
-from hardware.teleop.page.certificate import certificate_for
 from robolearn.errors import ConfigError
+from robolearn.web.certificate import certificate_for
 
 
 def test_one_per_address_and_kept(tmp_path):

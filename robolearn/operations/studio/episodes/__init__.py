@@ -1,0 +1,1 @@
+"""Makes the documents of episode stores: lists, thumbnails, episodes, annotations, look-alikes."""

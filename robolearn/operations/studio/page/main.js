@@ -1,0 +1,132 @@
+// The shell: reads the address, shows a view in the page, tells it of changes.
+
+import {getJson, listen} from "./api.js";
+import {el} from "./dom.js";
+import {setKeys, toggle} from "./keys.js";
+import {EXTRA, VIEWS, WORDS} from "./views.js";
+
+const main = document.getElementById("main-content");
+const crumbs = document.getElementById("crumbs");
+const line = document.getElementById("line");
+let listing = null, end = null, live = null, shown = "", turn = 0, ours = "";
+
+function place() {
+  const [path, query] = location.hash.replace(/^#/, "").split("?");
+  const [kind, id, ...rest] = path.split("/").filter(Boolean).map(decodeURIComponent);
+  return {kind: kind || "", id: id || "", rest, query: new URLSearchParams(query || "")};
+}
+
+function say(text, bad = false) {
+  line.textContent = text;
+  line.classList.toggle("bad", bad);
+}
+
+async function look() {
+  listing = await getJson("/api/things");
+  return listing;
+}
+
+function app(thing) {
+  return {
+    thing,
+    get things() { return listing.things; },
+    get listing() { return listing; },
+    words: WORDS,
+    look,
+    go(hash) { location.hash = hash; },
+    replace(hash) { ours = hash; history.replaceState(null, "", hash); },
+    title(text, trail = []) { title(thing, text, trail); },
+    keys: setKeys,
+    live(fn) { live = fn; },
+    say,
+  };
+}
+
+function title(thing, text, trail) {
+  document.title = `${text} · studio`;
+  const parts = [];
+  if (thing) {
+    parts.push(el("a", {href: `#/?kind=${thing.kind}`}, WORDS[thing.kind] ? WORDS[thing.kind][1] : thing.kind));
+    parts.push(el("a", {href: `#/${thing.kind}/${thing.id}`}, thing.name));
+  }
+  parts.push(...trail.map((t) => el("span", t)));
+  crumbs.replaceChildren(...parts.flatMap((p) => [" / ", p]));
+}
+
+async function route() {
+  const mine = ++turn;
+  if (end) { const stop = end; end = null; stop(); }
+  live = null;
+  setKeys([]);
+  main.replaceChildren(el("p.waiting", "…"));
+  const at = place();
+  try {
+    if (!listing) await look();
+    const module_ = await load(at);
+    const thing = at.kind in VIEWS || at.id ? listing.things.find((t) => t.id === at.id) : undefined;
+    if (at.kind && !(at.kind in EXTRA) && !thing) {
+      throw new Error("This is not here (any more). It may have been moved, or studio looks into other folders now.");
+    }
+    if (mine !== turn) return;
+    main.replaceChildren();
+    main.scrollTop = 0;
+    const stop = await module_.show(main, at, app(thing));
+    if (mine !== turn) { if (stop) stop(); return; }
+    end = stop || null;
+    shown = location.hash;
+  } catch (error) {
+    if (mine !== turn) return;
+    failed(error);
+  }
+}
+
+function failed(error) {
+  main.replaceChildren(
+    el("div.problem", {role: "alert"}, error.message),
+    el("p", el("a", {href: "#/"}, "Everything found"), " · ", el("button", {type: "button", onclick: route}, "try again")),
+  );
+}
+
+async function load(at) {
+  if (!at.kind) return import("./list_view.js");
+  if (at.kind in EXTRA) return EXTRA[at.kind].load();
+  if (at.kind in VIEWS) return VIEWS[at.kind]();
+  if (at.kind in WORDS) return import("./plain_view.js");
+  throw new Error(`There is no view '${at.kind}'.`);
+}
+
+async function changed(news) {
+  const at = place();
+  try { await look(); } catch (error) { say(error.message, true); return; }
+  if (!live) return;
+  if (!at.kind || news.all || at.id.split(",").some((id) => news.ids.includes(id))) await live(news);
+}
+
+function themes() {
+  const button = document.getElementById("theme"), root = document.documentElement;
+  const words = {"": "◐ auto", light: "☀ light", dark: "☾ dark"};
+  const show = () => { button.textContent = words[root.dataset.theme || ""]; };
+  button.addEventListener("click", () => {
+    const order = ["", "light", "dark"];
+    const next = order[(order.indexOf(root.dataset.theme || "") + 1) % 3];
+    if (next) { root.dataset.theme = next; localStorage.setItem("theme", next); }
+    else { delete root.dataset.theme; localStorage.removeItem("theme"); }
+    show();
+    dispatchEvent(new Event("themechange"));
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("themechange")));
+  show();
+}
+
+themes();
+document.getElementById("help").addEventListener("click", toggle);
+addEventListener("hashchange", () => { if (location.hash !== ours || location.hash !== shown) route(); });
+addEventListener("unhandledrejection", (event) => { if (event.reason && event.reason.name !== "AbortError") say(event.reason.message || String(event.reason), true); });
+let lost = false;
+listen(changed, (there) => {
+  if (there === !lost) return;
+  lost = !there;
+  say(lost ? "the server does not answer" : "", lost);
+});
+route();
+

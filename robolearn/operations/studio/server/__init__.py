@@ -1,0 +1,1 @@
+"""Answers requests of the page: who may ask, what is served, what is told by itself."""

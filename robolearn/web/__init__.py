@@ -1,0 +1,1 @@
+"""Serves pages of this computer to browsers: addresses, certificates."""

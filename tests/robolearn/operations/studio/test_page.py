@@ -1,0 +1,65 @@
+"""The page's files are those that were vouched for, need nothing else, and are documented."""
+
+import hashlib
+import re
+from pathlib import Path
+
+from robolearn.operations.studio import routes
+from robolearn.operations.studio.server.files import page_files
+from robolearn.table import resolve
+
+ROOT = Path(__file__).parents[4]
+PAGE = ROOT / "robolearn" / "operations" / "studio" / "page"
+
+
+def test_libraries_are_the_published_files_with_their_licences():
+    lines = (PAGE / "vendor/SHA256SUMS").read_text().splitlines()
+    sums = {line.split("  ")[1]: line.split("  ")[0] for line in lines}
+    files = [f for f in (PAGE / "vendor").rglob("*/*") if f.is_file()]
+    assert {f.relative_to(PAGE / "vendor").as_posix() for f in files} == set(sums)
+    for file in files:
+        name = file.relative_to(PAGE / "vendor").as_posix()
+        assert hashlib.sha256(file.read_bytes()).hexdigest() == sums[name], name
+    for library in {name.split("/")[0] for name in sums}:
+        assert "MIT" in (PAGE / "vendor" / library / "LICENSE").read_text()
+
+
+def test_every_import_of_the_page_is_one_of_its_files():
+    files = page_files()
+    for address, file in files.items():
+        if not address.endswith(".js") or "/vendor/" in address:
+            continue
+        text = file.body.decode()
+        for name in re.findall(r"""(?:from|import\()\s*["']([^"']+)["']""", text):
+            assert name.startswith((".", "/page/")), f"{address} imports {name}"
+            base = Path(address).parent
+            wanted = name if name.startswith("/") else str(base / name)
+            resolved = Path("/", *_normal(wanted)).as_posix()
+            assert resolved in files, f"{address} imports {name}, which is not there"
+
+
+def test_nothing_is_fetched_from_elsewhere():
+    for address, file in page_files().items():
+        if "/vendor/" not in address and address.endswith((".js", ".css", ".html")):
+            found = re.findall(rb"https?://[^\s\"'<>)]+", file.body)
+            assert [f for f in found if b"www.w3.org" not in f] == [], address
+            assert b"innerHTML" not in file.body, address
+
+
+def test_every_route_has_a_function_and_a_line_in_the_docs():
+    page = (ROOT / "docs" / "studio.md").read_text()
+    told = set(re.findall(r"^\| `((?:GET|POST) /api/[^`]*)` \|", page, re.MULTILINE))
+    there = {f"{r.method} {r.path}" for r in routes.ROUTES} | {"GET /api/changes"}
+    assert told == there
+    for route in routes.ROUTES:
+        assert callable(resolve(route.place))
+
+
+def _normal(path: str) -> list[str]:
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return parts
