@@ -44,6 +44,7 @@ from tests.benchmarks.floors import at_most
 from tests.browser import Tab, chromium, chromium_path
 from tests.episodes import small_episode
 from tests.studio_fuzz import OWN, SERVED, TOKEN, fuzz
+from tests.waiting import pass_time, wait_until
 
 Row = dict[str, object]
 EPISODES = 10_000
@@ -245,7 +246,7 @@ def _killed(folder: Path, count: int) -> Row:
 
 
 def _kill_at(process: psutil.Process, until: float) -> None:
-    time.sleep(max(0.0, until - time.monotonic()))
+    pass_time(max(0.0, until - time.monotonic()))
     process.kill()
 
 
@@ -261,13 +262,11 @@ def _fuzzed(count: int = 100_000) -> Row:
 
 
 def _until_read(url: str, token: str) -> None:
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
+    def read() -> bool:
         table = json.loads(_get(url, token))
-        if table["number"]["shape"][0] == table["total"]:
-            return
-        time.sleep(0.5)
-    raise RuntimeError("the list of episodes was not read in two minutes")
+        return table["number"]["shape"][0] == table["total"]
+
+    wait_until(read, 120.0, what="the list of all episodes")
 
 
 def _get(url: str, token: str, body: object = None) -> bytes:
