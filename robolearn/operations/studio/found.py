@@ -20,6 +20,7 @@ from robolearn.errors import ConfigError, RobolearnError
 
 DEEPEST = 8
 """Folders below a root that are looked into."""
+CERTIFIED = "certificate.json"
 MOST = 20_000
 """Things that are listed."""
 _LEFT_OUT = ("node_modules", "site-packages", "__pycache__")
@@ -78,7 +79,6 @@ KINDS: tuple[Kind, ...] = (
         (("evaluation.json",), ("trials.sqlite",)),
         ("evaluation.json", "trials.sqlite", "trials.sqlite-wal"),
     ),
-    Kind("certificate", (("certificate.json",),), ("certificate.json",)),
     Kind(
         "run",
         (("config.yaml", "spec.json"), ("config.yaml", "metrics.jsonl"), ("practice.jsonl",)),
@@ -86,7 +86,11 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind("scene", (("scene.yaml",),), ("scene.yaml", "scene.xml", "drift.json"), _scene_problem),
     Kind("capture", (("capture.yaml",),), ("capture.yaml",)),
+    # A file, mostly in a run: found beside whatever its folder is.
+    CERTIFICATE := Kind("certificate", ((CERTIFIED,),), (CERTIFIED,)),
 )
+# What is tried on a cell is recorded into a store of its own, inside.
+_RECORDING = ("trial_session", "deployment", "evaluation")
 
 
 def require_folders(folders: Sequence[Path]) -> tuple[Path, ...]:
@@ -110,13 +114,13 @@ class Finder:
     def __init__(self, roots: Sequence[Path]) -> None:
         self.roots = tuple(roots)
         self._folders: dict[Path, tuple[int, tuple[str, ...], frozenset[str]]] = {}
-        self._problems: dict[tuple[Path, int], str] = {}
+        self._problems: dict[tuple[Path, str, int], str] = {}
         self.left_out = 0
 
     def find(self) -> tuple[Thing, ...]:
         """Everything there is now, by root and path."""
         seen: dict[Path, tuple[int, tuple[str, ...], frozenset[str]]] = {}
-        checked: dict[tuple[Path, int], str] = {}
+        checked: dict[tuple[Path, str, int], str] = {}
         found: list[Thing] = []
         self.left_out = 0
         for number, root in enumerate(self.roots):
@@ -147,9 +151,13 @@ class Finder:
                 continue
             seen[folder] = known
             kind = kind_of(known[2])
-            if kind is not None:
+            if kind is not None and kind is not CERTIFICATE:
                 yield folder, kind
-            elif depth < DEEPEST:
+            if CERTIFIED in known[2]:
+                yield folder, CERTIFICATE
+            if kind is not None and kind.name in _RECORDING and "store" in known[1]:
+                waiting.append((folder / "store", depth + 1))
+            elif kind is None and depth < DEEPEST:
                 waiting += [(folder / name, depth + 1) for name in reversed(known[1])]
 
     def _thing(
@@ -158,21 +166,22 @@ class Finder:
         root: Path,
         folder: Path,
         kind: Kind,
-        checked: dict[tuple[Path, int], str],
+        checked: dict[tuple[Path, str, int], str],
     ) -> Thing:
         changed = changed_ns(folder, kind)
-        key = (folder, changed)
+        key = (folder, kind.name, changed)
         problem = self._problems.get(key)
         if problem is None:
             problem = _problem(kind, folder)
         checked[key] = problem
-        where = folder.relative_to(root).as_posix()
+        path = folder / CERTIFIED if kind is CERTIFICATE else folder
+        where = path.relative_to(root).as_posix()
         return Thing(
             id=thing_id(number, where),
             kind=kind.name,
             name=folder.name or str(folder),
             where=where,
-            path=folder,
+            path=path,
             changed_ns=changed,
             problem=problem,
         )

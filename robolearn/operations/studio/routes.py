@@ -7,6 +7,8 @@ from typing import Literal
 
 _STUDIO = "robolearn.operations.studio"
 _EPISODES = f"{_STUDIO}.episodes"
+_RUNS, _TRIALS, _SCENES = (f"{_STUDIO}.answers.{name}" for name in ("runs", "trials", "scenes"))
+_TRIED = "evaluation trial_session deployment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,4 +72,26 @@ ROUTES: tuple[Route, ...] = (
         "store",
         "the shapes of an episode's scene, and where they were",
     ),
+    Route("/api/things/{thing}/run", f"{_RUNS}:run", "run", "a run"),
+    Route("/api/things/{thing}/curves", f"{_RUNS}:curves", "run", "its log, from a byte on"),
+    Route("/api/things/{thing}/samples", f"{_RUNS}:samples", "run", "chunks of its policy"),
+    Route("/api/runs/differences", f"{_RUNS}:differences", "", "what tells runs apart"),
+    Route("/api/things/{thing}/evaluation", f"{_TRIALS}:evaluation", _TRIED, "the report so far"),
+    Route("/api/things/{thing}/trials", f"{_TRIALS}:trials", _TRIED, "trials, page by page"),
+    Route("/api/things/{thing}/clips/{row}", f"{_TRIALS}:clip", _TRIED, "the film of a trial"),
+    Route(
+        "/api/things/{thing}/recordings/{row}", f"{_TRIALS}:recording", _TRIED, "where it is stored"
+    ),
+    Route("/api/things/{thing}/session", f"{_TRIALS}:session", "trial_session", "blinded trials"),
+    Route("/api/things/{thing}/deployment", f"{_TRIALS}:deployment", "deployment", "a deployment"),
+    Route("/api/comparison", f"{_TRIALS}:comparison", "", "policies side by side"),
+    Route("/api/trust", f"{_TRIALS}:trust", "", "a simulator, judged by real trials"),
+    Route(
+        "/api/things/{thing}/certificate", f"{_TRIALS}:certificate", "certificate", "a certificate"
+    ),
+    Route("/api/things/{thing}/scene", f"{_SCENES}:scene", "scene", "a scene package"),
+    Route("/api/things/{thing}/verified", f"{_SCENES}:verified", "scene", "beside photographs"),
+    Route("/api/things/{thing}/capture", f"{_SCENES}:capture", "capture", "a capture"),
+    Route("/api/things/{thing}/checked", f"{_SCENES}:checked", "capture", "its pictures, checked"),
+    Route("/api/things/{thing}/pictures/{number}", f"{_SCENES}:picture", "capture", "one of them"),
 )

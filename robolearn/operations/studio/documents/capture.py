@@ -10,9 +10,6 @@ from robolearn.capture.check import Finding, check_capture
 from robolearn.capture.folder import Capture, Frame, read_capture
 from robolearn.operations.studio.documents.command_line import command_line
 from robolearn.operations.studio.documents.problems import Problem, Problems, gone
-from robolearn.operations.studio.documents.verified import as_jpeg
-
-THUMBNAIL_PX = 320
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +104,6 @@ def checked_document(path: Path) -> CheckedDocument:
     findings = () if report is None else report.findings
     usable = 0 if report is None else len(report.usable)
     return CheckedDocument(len(capture.frames), usable, findings, problems.found)
-
-
-def capture_picture(path: Path, number: int, widest_px: int = THUMBNAIL_PX) -> bytes:
-    """A picture of a capture as JPEG. IndexError for one that it does not have, DataError for one
-    that does not read.
-    """
-    frames = read_capture(path).frames
-    if not 0 <= number < len(frames):
-        raise IndexError(f"'{path}' has {len(frames)} pictures, got number {number}")
-    return as_jpeg(frames[number].picture(), widest_px)
 
 
 def _cameras(found: Capture) -> tuple[CameraRow, ...]:

@@ -45,6 +45,8 @@ class SamplesDocument:
     run: str
     store: str
     episode: str
+    # How many episodes the store has.
+    episodes: int
     tick: int
     ticks: int
     rate_hz: float
@@ -73,7 +75,7 @@ def samples_document(
         return found
     nothing = np.zeros(0, dtype=np.float64)
     return SamplesDocument(
-        *(str(run), str(store), "", 0, 0, 0.0, seed, 0, (), nothing, 0.0, ()), problems.found
+        *(str(run), str(store), "", 0, 0, 0, 0.0, seed, 0, (), nothing, 0.0, ()), problems.found
     )
 
 
@@ -95,6 +97,7 @@ def _sampled(
         run=str(run),
         store=str(store),
         episode=info.id,
+        episodes=len(infos),
         tick=at,
         ticks=episode.steps,
         rate_hz=float(info.rate_hz),

@@ -8,6 +8,8 @@ from typing import Literal
 
 from eval.blinded.plan import require_unblinded
 from eval.trials.pages import trial_page
+from robolearn.data.store.store import EpisodeStore
+from robolearn.errors import DataError
 from robolearn.operations.studio.documents.problems import Problem, Problems
 from robolearn.types import TrialRecord
 
@@ -41,7 +43,7 @@ class TrialsDocument:
 
 
 def trials_document(
-    path: Path, offset: int = 0, limit: int = 500, *, policy: str = "", world: str = ""
+    path: Path, offset: int = 0, limit: int = 500, policy: str = "", world: str = ""
 ) -> TrialsDocument:
     """At most :data:`MOST_ROWS` trials of a results folder, of one policy and world if wanted."""
     problems = Problems()
@@ -65,6 +67,32 @@ def clip_of(path: Path, row: int) -> Path | None:
         return None
     clip = _clip(path, found.trials[0])
     return path / clip if clip else None
+
+
+def clip_bytes(path: Path, row: int, most: int) -> bytes:
+    """The film of the trial in a row. :class:`DataError` where there is none, or of more bytes."""
+    clip = clip_of(path, row)
+    if clip is None:
+        raise DataError(f"trial {row} has no film here (any more)")
+    size = clip.stat().st_size
+    if size > most:
+        raise DataError(f"the film of trial {row} has {size >> 20} MiB; look at '{clip}'")
+    return clip.read_bytes()
+
+
+def recorded(path: Path, row: int) -> tuple[str, int]:
+    """The store of the trial in a row, below ``path``, and the number of its episode there.
+    :class:`DataError` where it was not recorded.
+    """
+    found = trial_page(path, row - 1, 1)
+    require_unblinded(path, found.trials)
+    shown = shown_trial(path, row, found.trials[0]) if found.rows == (row,) else None
+    if shown is None or shown.plays != "episode":
+        raise DataError(f"trial {row} has no recording here (any more)")
+    ids = [info.id for info in EpisodeStore.open(path / shown.store).list()]
+    if shown.episode not in ids:
+        raise DataError(f"the store has no episode '{shown.episode}': it was thrown away")
+    return shown.store, int(ids.index(shown.episode))
 
 
 def shown_trial(path: Path, row: int, trial: TrialRecord) -> ShownTrial:

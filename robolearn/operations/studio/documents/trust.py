@@ -57,7 +57,7 @@ class TrustDocument:
 
 
 def trust_document(
-    real: Path, sim: Path, *, real_world: str = "", sim_world: str = ""
+    real: Path, sim: Path, real_world: str = "", sim_world: str = ""
 ) -> TrustDocument:
     """Judge the simulator of ``sim`` by the trials of ``real``; folders of several worlds need one
     of them named. Raises nothing for what the folders hold.

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 from robolearn.operations.scenes.page import figure, limit
 from robolearn.operations.scenes.verify import verify_scene
 from robolearn.operations.studio.documents.command_line import command_line
+from robolearn.operations.studio.documents.pictures import as_jpeg
 from robolearn.operations.studio.documents.problems import Problem, Problems
 from robolearn.shapes import Picture
 from sim.reconstruction.verify import Verified
@@ -138,13 +138,3 @@ def _view(view: Compared) -> VerifiedView:
 
 def _address(picture: Picture) -> str:
     return f"data:image/jpeg;base64,{base64.b64encode(as_jpeg(picture, _WIDEST_PX)).decode()}"
-
-
-def as_jpeg(picture: Picture, widest_px: int) -> bytes:
-    """A picture as JPEG, made smaller where it is wider."""
-    bgr = np.ascontiguousarray(picture[..., ::-1])
-    if bgr.shape[1] > widest_px:
-        height = max(1, round(bgr.shape[0] * widest_px / bgr.shape[1]))
-        bgr = cv2.resize(bgr, (widest_px, height), interpolation=cv2.INTER_AREA)
-    _, jpeg = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, 85])
-    return jpeg.tobytes()

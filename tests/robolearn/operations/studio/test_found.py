@@ -42,7 +42,7 @@ def test_every_kind_is_found_and_what_is_inside_a_thing_is_not(lab: Path):
         "deploy": "deployment",
         "eval": "evaluation",
         "runs/flow": "run",
-        "shown": "certificate",
+        "shown/certificate.json": "certificate",
         "table": "scene",
         "trials": "trial_session",
     }

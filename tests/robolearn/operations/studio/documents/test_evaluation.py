@@ -15,11 +15,11 @@ from eval.trials.table import TrialStore
 from robolearn.operations.studio.documents import evaluation as evaluation_module
 from robolearn.operations.studio.documents.comparison import comparison_document
 from robolearn.operations.studio.documents.deployment import deployment_document
-from robolearn.operations.studio.documents.encode import encoded
 from robolearn.operations.studio.documents.evaluation import evaluation_document
 from robolearn.operations.studio.documents.trial_session import trial_session_document
 from robolearn.operations.studio.documents.trials import clip_of, trials_document
 from robolearn.operations.studio.documents.trust import trust_document
+from robolearn.operations.studio.encoding import encode as encoded
 from robolearn.operations.trial.report import unblind
 from tests.eval.report_folder import results_folder, trial
 from tests.robolearn.operations.trial.toy import Life, Person, live, plan_toy

@@ -14,8 +14,8 @@ import yaml
 
 from robolearn.operations.studio.documents import run as run_module
 from robolearn.operations.studio.documents.differences import ABSENT, run_differences
-from robolearn.operations.studio.documents.encode import encoded
 from robolearn.operations.studio.documents.run import LIVE_S, RunDocument, run_document
+from robolearn.operations.studio.encoding import encode as encoded
 
 SETTINGS = {"policy": "flow", "seed": 3, "fit": {"steps": 40}, "data": {"stores": []}}
 

@@ -10,15 +10,12 @@ from pathlib import Path
 import mujoco
 import yaml
 
-from robolearn.operations.studio.documents.capture import (
-    capture_document,
-    capture_picture,
-    checked_document,
-)
+from robolearn.operations.studio.documents.capture import capture_document, checked_document
 from robolearn.operations.studio.documents.certificate import certificate_document
-from robolearn.operations.studio.documents.encode import encoded
+from robolearn.operations.studio.documents.pictures import capture_picture
 from robolearn.operations.studio.documents.scene import scene_document
 from robolearn.operations.studio.documents.verified import verified_document
+from robolearn.operations.studio.encoding import encode as encoded
 from sim.scene.drift_record import DriftPart, write_drift
 from sim.scene.load import content_hash, scene_folder
 from tests.robolearn.capture.foreign import ring, write_foreign

@@ -1,0 +1,97 @@
+// Curves over training: several runs in one plot, with the values under the pointer.
+
+import {colour, el, fmt} from "../dom.js";
+import uPlot from "../vendor/uplot/uPlot.esm.js";
+
+const MOST = 3000;
+
+/** Thinned so that peaks stay: of every group of points the least and the most. */
+function thinned(x, y) {
+  if (x.length <= MOST) return [x, y];
+  const group = Math.ceil(2 * x.length / MOST), xs = [], ys = [];
+  for (let i = 0; i < x.length; i += group) {
+    let low = -1, high = -1;
+    for (let k = i; k < Math.min(x.length, i + group); k++) {
+      if (Number.isNaN(y[k])) continue;
+      if (low < 0 || y[k] < y[low]) low = k;
+      if (high < 0 || y[k] > y[high]) high = k;
+    }
+    if (low < 0) continue;
+    for (const k of low < high ? [low, high] : low === high ? [low] : [high, low]) { xs.push(x[k]); ys.push(y[k]); }
+  }
+  return [xs, ys];
+}
+
+/** A running mean that forgets: `share` of what was, per point. */
+export function smoothed(y, share) {
+  if (!share) return y;
+  let mean = NaN;
+  return Array.from(y, (v) => { if (!Number.isNaN(v)) mean = Number.isNaN(mean) ? v : share * mean + (1 - share) * v; return Number.isNaN(v) ? NaN : mean; });
+}
+
+function joined(series) {
+  const parts = series.map((s) => thinned(s.x, s.y));
+  const x = [...new Set(parts.flatMap(([xs]) => Array.from(xs)))].sort((a, b) => a - b);
+  const at = new Map(x.map((v, i) => [v, i]));
+  const columns = parts.map(([xs, ys]) => {
+    const column = new Array(x.length).fill(undefined);
+    for (let i = 0; i < xs.length; i++) column[at.get(xs[i])] = Number.isNaN(ys[i]) ? undefined : ys[i];
+    return column;
+  });
+  return [x, ...columns];
+}
+
+/**
+ * A plot that is redrawn by `draw(series)`: [{label, x, y, tone: 0.., dash, wide}]. Its size is that
+ * of its place and does not change with what it shows.
+ */
+export function plot(title, {x = "updates", height = 220, log = false, xLimits = null} = {}) {
+  const place = el("div.plot-body"), node = el("figure.plot", el("figcaption", title), place);
+  place.style.minHeight = `${height + 34}px`;
+  let made = null, shape = "", last = [];
+
+  function build(series) {
+    if (made) made.destroy();
+    const ink = colour("--muted"), line = colour("--line");
+    const axis = {stroke: ink, grid: {stroke: line, width: 1}, ticks: {stroke: line, width: 1}, font: "11px system-ui"};
+    made = new uPlot({
+      width: Math.max(200, place.clientWidth || 400), height,
+      scales: {x: {time: false, ...(xLimits ? {range: xLimits} : {})}, y: {distr: log ? 3 : 1}},
+      axes: [{...axis, size: 30, values: (_, v) => v.map((n) => (n === null ? "" : short(n)))}, {...axis, size: 56, values: (_, v) => v.map((n) => (n === null ? "" : short(n)))}],
+      legend: {live: true},
+      series: [{label: x, value: (_, v) => (v === null ? "–" : fmt.number(v, 6))}, ...series.map((s) => ({
+        label: s.label, stroke: colour(`--s${s.tone % 8}`), width: s.wide ? 2.5 : s.thin ? 1 : 1.75, dash: s.dash ? [6, 4] : undefined,
+        alpha: s.thin ? 0.55 : 1, spanGaps: true, points: {show: s.x.length < 25, size: 5}, value: (_, v) => (v === null || v === undefined ? "–" : fmt.number(v, 4)),
+      }))],
+      cursor: {drag: {x: true, y: false}},
+    }, joined(series), place);
+    const legend = place.querySelector(".u-legend");
+    if (legend && series.length > 8) legend.remove();
+  }
+
+  function draw(series, force = false) {
+    last = series;
+    if (!series.length) return;
+    const now = series.map((s) => `${s.label}|${s.tone}|${s.dash}|${s.x.length < 25}`).join("\n");
+    if (force || now !== shape || !made) { shape = now; build(series); }
+    else made.setData(joined(series));
+  }
+
+  const again = () => { if (last.length) draw(last, true); };
+  const fit = new ResizeObserver(() => { if (made && Math.abs(place.clientWidth - made.width) > 2) made.setSize({width: Math.max(200, place.clientWidth), height}); });
+  fit.observe(place);
+  addEventListener("themechange", again);
+  return {
+    node, draw,
+    setLog(on) { log = on; again(); },
+    end() { fit.disconnect(); removeEventListener("themechange", again); if (made) made.destroy(); made = null; },
+  };
+}
+
+function short(n) {
+  const a = Math.abs(n);
+  if (a >= 1e6) return `${+(n / 1e6).toPrecision(3)}M`;
+  if (a >= 1e4) return `${+(n / 1e3).toPrecision(3)}k`;
+  if (a !== 0 && a < 1e-3) return n.toExponential(0);
+  return String(+n.toPrecision(4));
+}

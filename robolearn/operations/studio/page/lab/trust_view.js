@@ -1,0 +1,63 @@
+// How far a simulator may be trusted: the verdict, and simulated and real trials side by side.
+
+import {getJson} from "../api.js";
+import {command, el, fmt} from "../dom.js";
+import {interval, percent, picker, problems, section, tag, words} from "./parts.js";
+import {sentence} from "./results.js";
+import {player} from "./trials.js";
+
+const TRIED = ["evaluation", "deployment", "trial_session"];
+const TONES = {"ranks reliably": "good", "ranks wrongly": "bad"};
+
+export async function show(main, place, app) {
+  const [real, sim] = place.id.split(","), known = (id) => app.things.find((t) => t.id === id);
+  if (!known(real) || !known(sim)) throw new Error("One of these is not here (any more).");
+  app.title(`trust in ${known(sim).name}`);
+  const play = player(app), asked = {real_world: place.query.get("real_world") || "", sim_world: place.query.get("sim_world") || ""};
+  const body = el("div"), tried = app.things.filter((t) => TRIED.includes(t.kind));
+  const go = (r, s) => app.go(`#/trust/${r},${s}`);
+  const worlds = await Promise.all([real, sim].map(async (id) => (await getJson(`/api/things/${id}/evaluation`)).rates.reduce((all, r) => (all.includes(r.world) ? all : [...all, r.world]), [])));
+  ["real_world", "sim_world"].forEach((name, k) => { if (!worlds[k].includes(asked[name])) asked[name] = worlds[k][real === sim ? Math.min(k, worlds[k].length - 1) : 0] || ""; });
+  const world = (name, k) => (worlds[k].length > 1 ? el("label.row", el("span.muted", "world"), el("select", {"aria-label": `World of the ${k ? "simulated" : "real"} trials`, onchange: (e) => { asked[name] = e.target.value; app.replace(`#/trust/${real},${sim}?${new URLSearchParams(asked)}`); look(); }}, worlds[k].map((w) => el("option", {value: w, selected: w === asked[name]}, w)))) : "");
+  main.append(el("h1", "How far may this simulator be trusted?"),
+    el("div.row", picker("reality", tried, real, (id) => go(id, sim)), world("real_world", 0)), el("div.row", picker("simulator", tried, sim, (id) => go(real, id)), world("sim_world", 1)), body);
+
+  async function look() {
+    const query = new URLSearchParams({real, sim, ...asked});
+    if (!body.childElementCount) body.append(el("p.waiting", {role: "status"}, "drawing trials anew …"));
+    const d = await getJson(`/api/trust?${query}`);
+    body.replaceChildren(...[problems(d.problems), ...(d.report ? d.report.tasks.map(task) : []), pairs(d), d.lines.length ? el("details.folded", el("summary", "The whole report"), el("pre.command.long", d.lines.join("\n"))) : "", section("The same in a terminal", command(d.command))].filter(Boolean));
+  }
+
+  function task(t) {
+    const j = t.judgement, mean = (list) => (list.length ? list.reduce((a, r) => a + r.rate, 0) / list.length : null);
+    const measures = Object.entries(t.measures).map(([name, m]) => [name, m.value === null ? el("span.muted", m.why) : fmt.number(m.value, 3), span(m.over_trials), span(m.over_policies)]);
+    return section(t.table.task,
+      el("p.verdict", tag(j.verdict, TONES[j.verdict] || "warn"), " ", sentence(j.why || "")),
+      t.calibration ? el("p", sentence(t.calibration)) : "",
+      words(["policy", "real", "", "simulated", ""], t.table.pairs.map((p) => [el("b", p.policy), interval({value: mean(p.real)}), percent(mean(p.real)), interval({value: mean(p.sim)}), percent(mean(p.sim))])),
+      el("details.folded", el("summary", "Measures"), words(["measure", "value", "if the trials were done again", "with other policies"], measures)),
+      t.agreement.length ? el("details.folded", el("summary", "Start by start"), words(["policy", "starts", "correlation", "what reality has with itself"], t.agreement.map((a) => [a.policy || "all", a.conditions, fmt.number(a.correlation.value, 2), a.ceiling === null ? "not repeated" : fmt.number(a.ceiling, 2)]))) : "");
+  }
+
+  const span = (s) => (s ? `[${fmt.number(s.low, 2)}, ${fmt.number(s.high, 2)}]` : "–");
+
+  function pairs(d) {
+    if (!d.pairs.length) return "";
+    const odd = el("input", {type: "checkbox", onchange: () => list.replaceChildren(rows())});
+    const list = el("div");
+    const agree = (p) => p.real.some((t) => t.success) === p.sim.some((t) => t.success);
+    const trial = (at, p) => (t) => el(`button.dot.${t.success ? "good" : "fail"}${t.plays === "nothing" ? "" : ".plays"}`, {type: "button", "aria-label": `${at === real ? "real" : "simulated"}: ${t.success ? "success" : "no success"}, score ${fmt.number(t.score)}`, title: `score ${fmt.number(t.score)}`, onclick: async () => {
+      const found = await getJson(`/api/things/${at}/trials?offset=${t.row - 1}&limit=1`);
+      if (found.trials.length) play.open(at, found.trials[0]);
+    }});
+    const rows = () => words(["policy", "start", "real", "simulated", ""], d.pairs.filter((p) => !odd.checked || !agree(p)).slice(0, 500).map((p) => [p.policy, el("span.mono", p.condition), el("span.dot-line", p.real.slice(0, 20).map(trial(real, p))), el("span.dot-line", p.sim.slice(0, 20).map(trial(sim, p))), agree(p) ? "" : tag("differs", "warn")]));
+    list.append(rows());
+    const differ = d.pairs.filter((p) => !agree(p)).length;
+    return section("Simulated and real trials, side by side", el("p", `From ${fmt.count(d.pairs.length, "start of a policy", "starts of policies")}, ${differ} ended differently.`), el("label.row", odd, "only those that differ"), list, d.pairs.length > 500 ? el("p.muted", "The first 500 are shown.") : "");
+  }
+
+  await look();
+  app.live(look);
+  return () => play.end();
+}
