@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,15 +37,43 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Tests that judge times of devices: make test runs them one after the other, the others yield.
-TIMED = (
-    "tests/hardware",
-    "tests/robolearn/cli/deploy",
-    "tests/robolearn/cli/hardware",
-    "tests/robolearn/operations/cell",
-    "tests/robolearn/operations/deploy",
-    "tests/benchmarks",
-    "tests/test_tutorial",
+# Tests that judge times of devices, in two lanes: make test runs those of a lane one after the
+# other, both lanes beside each other, and the others yield.
+LANES = {
+    "devices": ("tests/hardware",),
+    "commands": (
+        "tests/robolearn/cli/deploy",
+        "tests/robolearn/cli/hardware",
+        "tests/robolearn/operations/cell",
+        "tests/robolearn/operations/deploy",
+        "tests/benchmarks",
+        "tests/test_tutorial",
+    ),
+}
+TIMED = tuple(name for lane in LANES.values() for name in lane)
+# Tests of devices whose only clock is the test's own: how busy the machine is changes nothing.
+VIRTUAL = (
+    "tests/hardware/cell/",
+    "tests/hardware/commissioning/test_hidden_delays",
+    "tests/hardware/commissioning/test_reach",
+    "tests/hardware/devices/test_driver_config",
+    "tests/hardware/devices/test_pose_gate",
+    "tests/hardware/emulators/test_drivetrain",
+    "tests/hardware/streams/test_signal_buffer",
+    "tests/hardware/supervisor/test_fault_verdict",
+    "tests/hardware/supervisor/test_link_pause",
+    "tests/hardware/supervisor/test_supervisor.py",
+    "tests/hardware/supervisor/test_supervisor_joints",
+    "tests/hardware/supervisor/test_supervisor_tool",
+    "tests/hardware/supervisor/test_wrench",
+    "tests/hardware/supervisor/watch/",
+    "tests/hardware/teleop/page/test_certificate",
+    "tests/hardware/teleop/page/test_driver",
+    "tests/hardware/teleop/page/test_web_interfaces",
+    "tests/hardware/teleop/test_measured_actions",
+    "tests/hardware/teleop/test_seen",
+    "tests/robolearn/operations/cell/test_release",
+    "tests/robolearn/operations/deploy/test_stops",
 )
 # What --fast leaves out besides: whole commands, trainings, pictures, processes that are killed.
 LONG = (
@@ -90,8 +120,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """``--fast``: for people who change a line."""
     parser.addoption("--fast", action="store_true", help="units, contracts and golden numbers only")
     parser.addoption(
-        "--timed", choices=("only", "without"), help="tests that judge times of devices"
+        "--timed",
+        choices=("only", "without", *LANES),
+        help="tests that judge times of devices: all of them, none, or those of a lane",
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected stays to the end: nobody looks through it for garbage, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_runtest_setup() -> None:
@@ -104,7 +147,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.suffix != ".py":
         return None
     name = collection_path.relative_to(config.rootpath).as_posix()
-    fast = bool(config.getoption("--fast"))
-    timed = "without" if fast else config.getoption("--timed")
-    left_out = timed and name.startswith(TIMED) != (timed == "only")
-    return True if left_out or (fast and name.startswith(LONG)) else None
+    if config.getoption("--fast"):
+        return True if name.startswith((*TIMED, *LONG)) else None
+    chosen = config.getoption("--timed")
+    lane = LANES.get(chosen, TIMED)
+    timed = name.startswith(lane) and not name.startswith(VIRTUAL)
+    return True if chosen and timed == (chosen == "without") else None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from eval.trials import ray_executor
-from eval.trials.executors import WorkerFailedError
+from eval.trials.executors import ONE_THREAD, WorkerFailedError
 from eval.trials.ray_executor import run_on_ray
 from eval.trials.rollouts import Options, WorldEntry
 from eval.trials.table import read_trials
@@ -18,7 +19,23 @@ from tests.eval.mocks import BuildEnv, without_times
 from tests.eval.trials.test_rollouts import run
 from tests.waiting import pass_time
 
-pytest.importorskip("ray", reason="Ray is an optional extra: pip install 'robolearn[ray]'")
+ray = pytest.importorskip("ray", reason="Ray is an optional extra: pip install 'robolearn[ray]'")
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[None]:
+    """Ray with one core, once for the tests that do not judge how it is started and stopped."""
+    alone = {"num_cpus": 1, "include_dashboard": False, "log_to_driver": False}
+    ray.init(address="local", runtime_env={"env_vars": dict(ONE_THREAD)}, **alone)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def lasting(started: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a call starts and stops is the one that runs."""
+    for name, answer in (("init", None), ("is_initialized", False), ("shutdown", None)):
+        monkeypatch.setattr(ray, name, lambda *_, answer=answer, **__: answer)
 
 
 class Troubled:
@@ -86,8 +103,19 @@ def test_four_actors_on_two_cores_queue_and_lose_nothing(tmp_path, monkeypatch, 
     assert len(done) == len(tasks)
 
 
+@pytest.mark.slow
+def test_an_actor_that_dies_or_hangs_loses_no_task(tmp_path: Path):
+    done = list(run_on_ray(Troubled(tmp_path), [0, 1, 2, 3, 4], workers=2, timeout_s=6.0))
+    results = {d.task: d.result for d in done}
+    assert len(done) == 5
+    assert results == {0: 0, 1: 10, 2: None, 3: None, 4: 40}
+    lost = {d.task: d.lost for d in done if d.lost}
+    assert "died" in lost[2]
+    assert "hangs" in lost[3]
+
+
 def test_a_trial_lost_with_its_worker_is_run_again_and_never_stored_as_a_failure(
-    tmp_path, caplog, monkeypatch
+    tmp_path, caplog, monkeypatch, lasting
 ):
     caplog.set_level(logging.CRITICAL)
     monkeypatch.setattr(ray_executor, "DEATHS", 2)
@@ -101,18 +129,7 @@ def test_a_trial_lost_with_its_worker_is_run_again_and_never_stored_as_a_failure
     assert len(run(tmp_path, batch=10)) == 10
 
 
-@pytest.mark.slow
-def test_an_actor_that_dies_or_hangs_loses_no_task(tmp_path: Path):
-    done = list(run_on_ray(Troubled(tmp_path), [0, 1, 2, 3, 4], workers=2, timeout_s=6.0))
-    results = {d.task: d.result for d in done}
-    assert len(done) == 5
-    assert results == {0: 0, 1: 10, 2: None, 3: None, 4: 40}
-    lost = {d.task: d.lost for d in done if d.lost}
-    assert "died" in lost[2]
-    assert "hangs" in lost[3]
-
-
-def test_a_bug_reaches_the_caller_and_bad_requests_are_refused():
+def test_a_bug_reaches_the_caller_and_bad_requests_are_refused(lasting):
     with pytest.raises(WorkerFailedError, match="ZeroDivisionError"):
         list(run_on_ray(Buggy(), [0], workers=1))
     with pytest.raises(ConfigError, match="at least 1"):
