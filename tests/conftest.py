@@ -150,6 +150,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.getoption("--fast"):
         return True if name.startswith((*TIMED, *LONG)) else None
     chosen = config.getoption("--timed")
-    lane = LANES.get(chosen, TIMED)
+    lane = LANES.get(chosen or "", TIMED)
     timed = name.startswith(lane) and not name.startswith(VIRTUAL)
     return True if chosen and timed == (chosen == "without") else None
