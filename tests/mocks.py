@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.contracts import PolicySpec
+from robolearn.errors import InferenceError
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec, TaskSpace
 from robolearn.types import (
     Capabilities,
@@ -149,6 +151,15 @@ class BuildWalk:
 
     def __call__(self) -> WalkPolicy:
         return WalkPolicy(self.step)
+
+
+class BuildAlone(BuildWalk):
+    """Refuses to build where somebody has loaded torch."""
+
+    def __call__(self) -> WalkPolicy:
+        if "torch" in sys.modules:
+            raise InferenceError("torch is loaded here, and this policy needs none")
+        return super().__call__()
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from policies.imitation.compose import ComposeConfig, compose
 from policies.registry import POLICIES, load_policy
 from robolearn.contracts import Policy
 from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.inference.warm import WarmBuilder
 from robolearn.learning import FieldPolicy
-from robolearn.operations.deploy.policy import WarmBuilder
 from robolearn.representation import RepresentedPolicy
 from robolearn.seeding import child_seed
 from robolearn.training.loop import FitConfig, fit

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from robolearn.agents.execution import GuidanceName, Runtime
-from robolearn.contracts import Policy, PolicySpec
+from robolearn.contracts import PolicySpec
 from robolearn.errors import ConfigError, InferenceError
 from robolearn.inference.blank import blank_request
 from robolearn.inference.client import RemoteInference
 from robolearn.inference.local import WorkerInference
+from robolearn.inference.warm import WarmBuilder
 from robolearn.operations.builders import SERVER_VARIABLE, policy_builder
 from robolearn.timing.latencies import Latencies
 from robolearn.training.run_directory import policy_hash, run_provenance
@@ -54,21 +54,6 @@ class Source:
     hash: str
     where: str
     trained: Latencies | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WarmBuilder:
-    """Builds a policy and asks it once: what only the first call must wait for (libraries that are
-    loaded on demand, caches) is done before a robot waits for it.
-    """
-
-    build: Callable[[], Policy]
-
-    def __call__(self) -> Policy:
-        """The policy, ready to answer at its usual pace."""
-        policy = self.build()
-        policy.sample(blank_request(policy.spec))
-        return policy
 
 
 def open_policy(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from robolearn.agents.execution import GuidanceName
 from robolearn.inference.server import PolicyServer, ServeConfig
+from robolearn.inference.warm import WarmBuilder
 from robolearn.operations.builders import policy_builder
-from robolearn.operations.deploy.policy import WarmBuilder
 from robolearn.training.run_directory import policy_hash
 
 LOCAL = ServeConfig()

@@ -35,11 +35,12 @@ from robolearn.data.recording.recorder import DraftRecorder
 from robolearn.data.store.drafts import Drafts, PreparedEpisode
 from robolearn.errors import CameraError, RobotError, SafetyStopError, StaleSignalError, StartError
 from robolearn.inference.local import WorkerInference
+from robolearn.inference.warm import WarmBuilder
 from robolearn.machine.process import ordinary_children
 from robolearn.operations.cell.driving import HoldAtEnd, on_cell
 from robolearn.operations.cell.release import Stopped, why_stopped_for_good
 from robolearn.operations.deploy.operator import Operator
-from robolearn.operations.deploy.policy import Source, SpecInference, WarmBuilder, policy_latency_s
+from robolearn.operations.deploy.policy import Source, SpecInference, policy_latency_s
 from robolearn.operations.deploy.trials import reason_of
 from robolearn.operations.practice.actors import Driver, Flown, RoundTask
 from robolearn.operations.practice.session import Ended
