@@ -68,7 +68,7 @@ def truth(world: Hidden, model: ArmModel) -> dict[str, float]:
 @functools.cache
 def chosen(model: ArmModel, seconds: float, seed: int) -> Excitation:
     """On the scene as it is, which knows nothing of the worlds: a few serve them all."""
-    config = ExcitationConfig(seconds, piece_s=seconds / 4, candidates=32, seed=seed, threads=1)
+    config = ExcitationConfig(seconds, seed=seed, threads=1)
     return informed(room(model), model, config)
 
 

@@ -10,7 +10,13 @@ import pytest
 
 from robolearn.arms.models import UR5E
 from robolearn.errors import DataError
-from sim.identification.arm_excitation import ExcitationConfig, d_optimal, informed, multisine
+from sim.identification.arm_excitation import (
+    ExcitationConfig,
+    d_optimal,
+    informed,
+    multisine,
+    narrowest,
+)
 from sim.identification.arm_fit import FitConfig
 from sim.identification.arm_identify import ArmIdentified, ArmIdentifyConfig, identify_arm
 from sim.identification.arm_model import ArmModel
@@ -153,6 +159,16 @@ def test_pieces_are_chosen_for_what_they_tell() -> None:
     one, other, both = (np.diag(d) for d in ([4.0, 0.0], [0.0, 4.0], [1.0, 1.0]))
     assert sorted(d_optimal(np.array([one, other, both]), believed, 2)) == [0, 1]
     assert d_optimal(np.array([one, other, both]), believed, 1) == [2]
+    assert sorted(narrowest(np.array([one, other, both]), believed, 2)) == [0, 1]
+
+
+def test_the_narrowest_intervals_are_not_those_of_the_largest_determinant() -> None:
+    """What tells two parameters only together has a determinant, and leaves both wide."""
+    together = 100.0 * np.array([[1.0, 0.999], [0.999, 1.0]])
+    apart = np.diag([12.0, 12.0])
+    matrices, believed = np.array([together, apart]), np.eye(2)
+    assert d_optimal(matrices, believed, 1) == [0]
+    assert narrowest(matrices, believed, 1) == [1]
 
 
 def test_a_chosen_motion_keeps_the_limits(model: ArmModel) -> None:
