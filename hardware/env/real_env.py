@@ -214,6 +214,7 @@ class RealEnv:
         the condition only its goals count.
         """
         self.hold()
+        self._wait_for_setpoint()
         self.trackers.forget()
         self.trackers.wait(2.0)
         self._start_streams(condition)
@@ -416,6 +417,12 @@ class RealEnv:
             if time.monotonic() > deadline:
                 raise RobotError(f"the arm did not come to rest within {timeout_s:g} s")
             time.sleep(0.02)
+
+    def _wait_for_setpoint(self, timeout_s: float = 2.0) -> None:
+        """A supervisor that has just started sends its first one a tick later."""
+        deadline = time.monotonic() + timeout_s
+        while not self.supervisor.counts()[1] and time.monotonic() < deadline:
+            time.sleep(0.002)
 
     def _start_streams(self, condition: Condition) -> None:
         goals = {goal.name: goal.value(condition) for goal in self.config.goals}
