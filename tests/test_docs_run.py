@@ -49,7 +49,7 @@ SKIPPED: dict[str, int] = {
     "results.md": 44,
     "robots.md": 3,
     "real_to_sim.md": 6,
-    "scene_format.md": 3,
+    "scene_format.md": 4,
     "statistics.md": 1,
     "tasks.md": 1,
     "teleoperation.md": 5,
@@ -182,7 +182,7 @@ def laid_over(base: dict[str, Any], raw: dict[str, Any]) -> dict[str, Any]:
     """``base`` with the keys of ``raw`` in their places; what is of another kind replaces."""
     made = dict(base)
     for name, value in raw.items():
-        below = made.get(name)
+        below: Any = made.get(name)
         both = isinstance(below, dict) and isinstance(value, dict)
         other = name == "trackers" or (both and "kind" in value)
         made[name] = laid_over(below, value) if both and not other else value
