@@ -19,26 +19,9 @@ from eval.trials.table import TrialStore
 from robolearn.cli.main import main
 from robolearn.errors import ConfigError, DataError
 from robolearn.types import TrialRecord
+from tests.trial_records import record
 
-TRIAL = TrialRecord(
-    policy="a",
-    policy_hash="hash-a",
-    env="world",
-    env_hash="w1",
-    engine="engine 1",
-    kind="sim",
-    condition="c0",
-    seed=0,
-    success=False,
-    score=0.0,
-    final_progress=0.0,
-    return_=0.0,
-    steps=1,
-    duration_s=0.1,
-    reason="time_limit",
-    commit="c",
-    suite="s@1",
-)
+TRIAL = record()
 
 
 def trials(policy: str, successes, scores=None, world: str = "world") -> list[TrialRecord]:

@@ -15,32 +15,15 @@ from eval.trials.export import to_csv, to_json, write_parquet
 from eval.trials.table import FILE_NAME, TrialStore, key_of, read_trials
 from robolearn.errors import DataError, StoreCorruptError, StoreError, StoreLockedError
 from robolearn.types import TrialRecord
+from tests import trial_records
 
 
 def record(condition: str = "c0", **changes) -> TrialRecord:
-    base = TrialRecord(
-        policy="flow",
-        policy_hash="p1",
-        env="gym_pusht",
-        env_hash="e1",
-        engine="pymunk 6",
-        kind="sim",
-        condition=condition,
-        seed=3,
-        success=True,
-        score=1.0,
-        final_progress=0.25,
-        return_=12.5,
-        steps=300,
-        duration_s=30.0,
-        reason="time_limit",
-        commit="abc",
-        suite="s@1",
-        metrics={"max_coverage": 0.475},
-        code="k",
-        batch=4,
-    )
-    return dataclasses.replace(base, **changes)
+    usual = {"policy": "flow", "policy_hash": "p1", "env": "gym_pusht", "env_hash": "e1"}
+    usual |= {"engine": "pymunk 6", "seed": 3, "success": True, "score": 1.0}
+    usual |= {"final_progress": 0.25, "return_": 12.5, "steps": 300, "duration_s": 30.0}
+    usual |= {"commit": "abc", "metrics": {"max_coverage": 0.475}, "code": "k", "batch": 4}
+    return trial_records.record(**{**usual, "condition": condition, **changes})
 
 
 def test_trials_come_back_as_they_were(tmp_path):
@@ -238,6 +221,7 @@ def test_a_kill_leaves_whole_transactions(tmp_path):
     process = context.Process(target=_write_until_killed, args=(tmp_path, ready), daemon=True)
     process.start()
     assert ready.wait(30)
+    assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     rows = read_trials(tmp_path)
@@ -262,6 +246,7 @@ def test_a_trial_whose_process_was_killed_is_aborted_for_an_unknown_reason(tmp_p
     assert ready.wait(30)
     # While it lives, the trial is under way, whoever looks.
     assert [r.status for r in read_trials(tmp_path)] == ["started"]
+    assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     for _ in range(2):

@@ -26,6 +26,7 @@ from robolearn.types import Command, TrialRecord
 from tests.hardware.lab import CONFIG
 from tests.mocks import CONDITION, PointEnv
 from tests.robolearn.cli.deploy import test_deploy as ur_cell
+from tests.trial_records import on_cell
 from tests.waiting import wait_until
 
 config = ur_cell.config
@@ -101,20 +102,7 @@ def test_what_a_person_drove_is_marked_and_a_stop_ends_one_trial(
 
 
 def blank(**more) -> TrialRecord:
-    return TrialRecord(
-        **{
-            **dict.fromkeys(("policy", "policy_hash", "env", "env_hash", "engine"), "x"),
-            **dict.fromkeys(("score", "final_progress", "return_", "duration_s"), 0.0),
-            "kind": "lab",
-            "condition": "",
-            "seed": 0,
-            "success": False,
-            "steps": 0,
-            "reason": "",
-            "commit": "",
-            **more,
-        }
-    )
+    return on_cell(**{"kind": "lab", "condition": "", **more})
 
 
 class Half:

@@ -133,15 +133,27 @@ def wrap(
     setattr(owner, name, wrapped)
 
 
+@dataclass
+class Doom:
+    """Dies at the ``number``-th time that the process comes by a place."""
+
+    place: str
+    number: int
+    delay_s: float
+    witness: Witness
+
+    def passes(self, here: str) -> None:
+        """The process comes by."""
+        if here == self.place:
+            self.number -= 1
+            if self.number == 0:
+                die(self.witness, self.delay_s)
+
+
 def dying(place: str, number: int, delay_s: float, witness: Path, command: list[str]) -> int:
     """Run the command and die there: at the ``number``-th time that it comes by."""
-    told, left = Witness(witness), [number]
-
-    def pass_by(here: str) -> None:
-        if here == place:
-            left[0] -= 1
-            if left[0] == 0:
-                die(told, delay_s)
+    told = Witness(witness)
+    pass_by = Doom(place, number, delay_s, told).passes
 
     def on_tick(self: Any, tick: Any) -> None:
         if tick.index == STEPS // 2:

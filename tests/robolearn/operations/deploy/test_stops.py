@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from robolearn.types import TrialRecord
 from tests.robolearn.operations.deploy.stop_trials import STEPS, run, wrong_rows
+from tests.trial_records import on_cell
 
-DONE = TrialRecord(
+DONE = on_cell(
     policy="walk",
     policy_hash="walk",
     env="lab",
@@ -17,18 +17,9 @@ DONE = TrialRecord(
     engine="virtual lab",
     kind="lab",
     condition="c00",
-    seed=0,
-    success=False,
-    score=0.0,
-    final_progress=0.0,
-    return_=0.0,
     steps=STEPS,
     duration_s=2.5,
     reason="time_limit",
-    commit="",
-    suite="",
-    operator="",
-    status="finished",
     episode="ep_000000",
 )
 NOTE = "SafetyStopError: robot_fault (safety mode PROTECTIVE_STOP)"

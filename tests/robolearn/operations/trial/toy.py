@@ -23,6 +23,7 @@ from robolearn.operations.trial.session import Successor, TrialSession
 from robolearn.runtime import run_episode
 from robolearn.types import Condition, TrialRecord
 from tests.mocks import SPEC, TOOL, PointEnv, WalkPolicy
+from tests.trial_records import on_cell
 
 STEPS = {"slow": 0.01, "middling": 0.05, "fast": 0.1}
 SUITE = "toy@0123456789abcdef"
@@ -102,25 +103,8 @@ class PointStage:
         self.env = PointEnv(goal_x=0.5)
 
     def blank(self, alias: str) -> TrialRecord:
-        return TrialRecord(
-            policy=alias,
-            policy_hash="",
-            env="point",
-            env_hash="p",
-            engine="robot",
-            kind="robot",
-            condition="",
-            seed=0,
-            success=False,
-            score=0.0,
-            final_progress=0.0,
-            return_=0.0,
-            steps=0,
-            duration_s=0.0,
-            reason="",
-            commit="",
-            status="started",
-        )
+        more = {"policy": alias, "policy_hash": "", "env": "point", "env_hash": "p"}
+        return on_cell(**more, condition="", status="started")
 
     def attempt(self, alias, condition, watchers, provenance):
         step = STEPS[self.trials.key.of(alias).name]

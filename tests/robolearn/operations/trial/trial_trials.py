@@ -31,7 +31,7 @@ from robolearn.operations.deploy import policy as deploy_policy
 from robolearn.operations.trial import on_cell
 from tests.hardware.real_cell import prompt_lab
 from tests.mocks import BuildWalk
-from tests.robolearn.operations.deploy.kill_trials import BLOCK, Witness, die, wrap
+from tests.robolearn.operations.deploy.kill_trials import BLOCK, Doom, Witness, wrap
 from tests.robolearn.operations.deploy.kill_trials import Folder as Deployments
 
 MODULE = "tests.robolearn.operations.trial.trial_trials"
@@ -50,13 +50,7 @@ PLACES = {
 
 def dying(place: str, number: int, delay_s: float, witness: Path, command: list[str]) -> int:
     """Run the command and die there: at the ``number``-th time that it comes by."""
-    told, left = Witness(witness), [number]
-
-    def pass_by(here: str) -> None:
-        if here == place:
-            left[0] -= 1
-            if left[0] == 0:
-                die(told, delay_s)
+    pass_by = Doom(place, number, delay_s, Witness(witness)).passes
 
     def on_tick(self: object, tick: object) -> None:
         if getattr(tick, "index", 0) == STEPS // 2:
