@@ -5,7 +5,7 @@ import {el} from "./dom.js";
 import {setKeys, toggle} from "./keys.js";
 import {EXTRA, VIEWS, WORDS} from "./views.js";
 
-const main = document.getElementById("main-content");
+let main = document.getElementById("main-content");
 const crumbs = document.getElementById("crumbs");
 const line = document.getElementById("line");
 let listing = null, end = null, live = null, shown = "", turn = 0, ours = "";
@@ -26,20 +26,31 @@ async function look() {
   return listing;
 }
 
-function app(thing) {
+// What a view that is no longer shown says comes to nothing: its answers may arrive late.
+function app(thing, mine) {
+  const now = (fn) => (...args) => { if (mine === turn) fn(...args); };
   return {
     thing,
     get things() { return listing.things; },
     get listing() { return listing; },
     words: WORDS,
     look,
-    go(hash) { location.hash = hash; },
-    replace(hash) { ours = hash; history.replaceState(null, "", hash); },
-    title(text, trail = []) { title(thing, text, trail); },
-    keys: setKeys,
-    live(fn) { live = fn; },
-    say,
+    go: now((hash) => { location.hash = hash; }),
+    replace: now((hash) => { ours = hash; history.replaceState(null, "", hash); }),
+    title: now((text, trail = []) => { title(thing, text, trail); }),
+    keys: now(setKeys),
+    live: now((fn) => { live = fn; }),
+    say: now(say),
   };
+}
+
+// Every view has an element of its own: one that is still waiting writes into what nobody sees.
+function blank() {
+  const fresh = main.cloneNode(false), focused = document.activeElement === main;
+  fresh.className = "";
+  main.replaceWith(fresh);
+  main = fresh;
+  if (focused) main.focus({preventScroll: true});
 }
 
 function title(thing, text, trail) {
@@ -58,6 +69,7 @@ async function route() {
   if (end) { const stop = end; end = null; stop(); }
   live = null;
   setKeys([]);
+  blank();
   main.replaceChildren(el("p.waiting", "…"));
   const at = place();
   try {
@@ -69,8 +81,7 @@ async function route() {
     }
     if (mine !== turn) return;
     main.replaceChildren();
-    main.scrollTop = 0;
-    const stop = await module_.show(main, at, app(thing));
+    const stop = await module_.show(main, at, app(thing, mine));
     if (mine !== turn) { if (stop) stop(); return; }
     end = stop || null;
     shown = location.hash;

@@ -6,7 +6,7 @@ import {colour} from "./dom.js";
 const INKS = 8;
 
 /**
- * `linePlot(host, {x, series: [{name, y, x?, dash?, width?, ink?}], xLabel, yLabel, height, spans, marks, onSeek, log})`.
+ * `linePlot(host, {x, series: [{name, y, x?, dash?, width?, ink?}], xLabel, xName, yLabel, height, spans, marks, onSeek, log})`.
  * A series with an `x` of its own has its own times. `spans`: [{begin, end, ink}]; `marks`: [{at, ink}].
  * Returns {destroy, at(x) moves the upright line, data(options)}.
  */
@@ -45,7 +45,7 @@ function settings(host, o, here) {
     width: Math.max(120, host.clientWidth), height: o.height || 180,
     scales: {x: {time: false, range: o.xRange ? () => o.xRange : undefined}, y: {distr: o.log ? 3 : 1}},
     axes: [axis(o.xLabel), {...axis(o.yLabel), size: 58}],
-    series: [{label: o.xLabel || "x"}, ...o.series.map((s, k) => ({
+    series: [{label: o.xName || o.xLabel || "x"}, ...o.series.map((s, k) => ({
       label: s.name, stroke: colour(`--s${(s.ink ?? k) % INKS}`), width: s.width || 1.5, dash: s.dash ? [5, 4] : undefined,
       points: {show: s.y.length < 2}, spanGaps: Boolean(s.x) || o.series.some((other) => other.x),
       paths: s.step ? uPlot.paths.stepped({align: 1}) : undefined,

@@ -143,6 +143,24 @@ def test_what_is_chosen_becomes_a_command(studio: Studio, tab: Tab):
     tab.key("c")
 
 
+def test_an_answer_that_comes_late_is_not_shown_in_the_next_view(studio: Studio, tab: Tab):
+    _go(studio, tab, "list")
+    tab.evaluate("""(() => { window.first = window.fetch; window.asked = 0; window.answered = 0;
+      window.fetch = async (...args) => { window.asked++;
+        const answer = await window.first(...args); await new Promise((r) => setTimeout(r, 400));
+        window.answered++; return answer; }; })()""")
+    store = f"#/store/{studio.library.things()[0].id}"
+    tab.evaluate(f"location.hash = '{store}/episode/2'")
+    tab.wait_for("window.asked > 0")
+    tab.evaluate("window.fetch = window.first; location.hash = '#/'")
+    tab.wait_for("!!document.querySelector('td a')")
+    tab.wait_for("window.answered === window.asked")
+    found = tab.evaluate("""new Promise((r) => setTimeout(() => r(
+      [document.querySelector("h1").textContent, document.querySelectorAll("h1").length]), 100))""")
+    assert found == ["Everything found", 1]
+    assert not tab.errors
+
+
 def test_keys_are_listed_and_a_new_store_appears_by_itself(studio: Studio, tab: Tab):
     _go(studio, tab, "list")
     tab.evaluate("document.querySelector('#help').click()")

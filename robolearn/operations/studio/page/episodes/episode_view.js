@@ -109,7 +109,7 @@ class EpisodeView {
   curves(host) {
     const {d} = this, spans = d.drivers.filter((s, k) => k && s.what.startsWith("human") && d.drivers.some((o) => o.what.startsWith("policy"))).map((s) => ({begin: s.begin_s, end: s.end_s}));
     const marks = [...d.events.map((e) => ({at: e.begin_s, ink: "--bad"})), ...d.markers_s.map((at) => ({at, ink: "--warn"}))];
-    const common = {x: d.t_s.data, xRange: [0, this.end_s], spans, marks, onSeek: (t) => this.goTime(t), height: 150};
+    const common = {x: d.t_s.data, xName: "s", xRange: [0, this.end_s], spans, marks, onSeek: (t) => this.goTime(t), height: 150};
     const add = (title, series, unit, closed) => {
       const inside = el("div"), box = el("details", {open: !closed}, el("summary", el("strong", title), el("span.muted.small", unit ? ` [${unit}]` : "")), inside);
       host.append(box);
