@@ -18,10 +18,10 @@ from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Surroundings, Thing, View
 from hardware.teleop.devices.browser import BrowserConfig, BrowserDevice
 from hardware.teleop.mapping import Mapping
-from hardware.teleop.page import address
 from hardware.teleop.page.layout import layout_of
 from hardware.teleop.page.server import ALLOWED_AT_ONCE, MOST_KEYS, MOST_PAGES
 from robolearn.errors import ConfigError
+from robolearn.web import address
 from tests.hardware.teleop.pages import ARM, FakePage, page, ws_url
 from tests.mocks import observation
 from tests.waiting import wait_until
