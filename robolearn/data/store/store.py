@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -198,16 +198,22 @@ class EpisodeStore:
 
         A damaged record raises :class:`StoreCorruptError` for the episodes it is about.
         """
+        try:
+            return self.all_annotated().get(episode_id, Annotated())
+        except StoreCorruptError:
+            mine = [e for e in self.log() if e.id.startswith("an_") and episode_id in e.episodes]
+            return combine(self._record(e) for e in mine).get(episode_id, Annotated())
+
+    def all_annotated(self) -> Mapping[str, Annotated]:
+        """What people said, by episode; of those that are not named nothing was said.
+
+        A damaged record raises :class:`StoreCorruptError`.
+        """
         log = self.log()
         if self._said[0] != len(log):
-            entries = [e for e in log if e.id.startswith("an_")]
-            try:
-                combined = combine(self._record(e) for e in entries)
-            except StoreCorruptError:
-                mine = [e for e in entries if episode_id in e.episodes]
-                return combine(self._record(e) for e in mine).get(episode_id, Annotated())
+            combined = combine(self._record(e) for e in log if e.id.startswith("an_"))
             self._said = (len(log), combined)
-        return self._said[1].get(episode_id, Annotated())
+        return self._said[1]
 
     def _record(self, entry: LogEntry) -> Annotation:
         """An annotation, checked against the log."""

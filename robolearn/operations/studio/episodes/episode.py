@@ -11,10 +11,10 @@ from robolearn.arms.slowing import Slowed
 from robolearn.data.episode import Episode, EpisodeStart
 from robolearn.data.insight.episode_measures import EVENT, slowed_in, supervised
 from robolearn.data.markers import MARKER, marked_s
-from robolearn.data.store.annotations import Annotation, active
+from robolearn.data.store.annotations import Annotation
 from robolearn.data.view.cameras import read_without_pictures
-from robolearn.errors import DataError, StoreError
-from robolearn.operations.studio.asking import Ask
+from robolearn.errors import DataError
+from robolearn.operations.studio.asking import Ask, NotHere
 from robolearn.operations.studio.episodes.shelf import OpenStore, open_store
 from robolearn.shapes import AnyRows, FloatRows, OwnFloats, OwnIndex, OwnRows
 
@@ -119,8 +119,10 @@ def episode_document(opened: OpenStore, number: int) -> EpisodeDocument:
     if not episode.steps:
         raise DataError(f"{name} has no ticks: there is nothing to show")
     said, meta = opened.said(name), episode.meta
-    ids = opened.store.ids()
-    place = ids.index(name)
+    logged = opened.logged()
+    ids, place = logged.ids, logged.place.get(name)
+    if place is None:
+        raise NotHere(f"{name} was removed meanwhile")
     start = int(episode.tick_t_ns[0])
     return EpisodeDocument(
         id=name,
@@ -270,13 +272,7 @@ def _flat(values: AnyRows) -> FloatRows:
 
 
 def _history(opened: OpenStore, name: str) -> tuple[Said, ...]:
-    try:
-        records = opened.store.annotations()
-    except StoreError:
-        # A damaged record: 'robolearn data check' names it; what is sound still counts above.
-        return ()
-    standing = [r for r in active(records) if name in r.episodes and r.id.startswith("an_")]
-    return tuple(Said(r.id, r.author, r.wall_ns / 1e9, words(r)) for r in standing if not r.undoes)
+    return tuple(Said(r.id, r.author, r.wall_ns / 1e9, words(r)) for r in opened.standing(name))
 
 
 def words(record: Annotation) -> str:

@@ -44,8 +44,9 @@ class Likeness:
 def likeness(ask: Ask) -> Likeness:
     """How alike the episodes of a store are, as far as they were read."""
     opened = open_store(ask)
-    rows = [r for r in opened.rows()[0] if r.info is not None]
-    total = len(opened.store.ids()) - (len(opened.rows()[0]) - len(rows))
+    shown = opened.shown()
+    rows = [r for r in shown.rows if r.info is not None]
+    total = shown.total - (len(shown.rows) - len(rows))
     found = _vectors(opened, rows)
     measured = [r for r in rows if r.hash in found]
     key = ("likeness", ask.thing.id)

@@ -47,8 +47,8 @@ def select(ask: Ask) -> Selected:
         selection = parse_selection(words)
     except ConfigError as error:
         return Selected(words, np.zeros(0, dtype=np.int64), str(error))
-    found = [(row, opened.info(row)) for row in opened.rows()[0]]
-    ids = [row.id for row, info in found if info is not None and selection.takes(info)]
+    infos = opened.shown().infos
+    ids = [info.id for info in infos if info is not None and selection.takes(info)]
     numbers = np.array([int(i[3:]) for i in ids], dtype=np.int64)
     return Selected(words, numbers)
 

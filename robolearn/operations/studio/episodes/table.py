@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from robolearn.operations.studio.asking import Ask
-from robolearn.operations.studio.episodes.shelf import OpenStore, open_store
+from robolearn.operations.studio.episodes.shelf import OpenStore, Shown, open_store
 from robolearn.shapes import OwnFlags, OwnFloats, OwnIndex
 
 
@@ -54,13 +54,19 @@ class EpisodeTable:
 
 def table(ask: Ask) -> EpisodeTable:
     """The episodes of a store."""
-    return episode_table(open_store(ask), ask.thing.name)
+    opened = open_store(ask)
+    shown, damage, name = opened.shown(), opened.store.damage, ask.thing.name
+    # Columns of ten thousand episodes take a quarter of a second.
+    return ask.library.keep(
+        ("episodes", ask.thing.id),
+        lambda: episode_table(opened, shown, name, damage),
+        (shown, damage, name),
+    )
 
 
-def episode_table(opened: OpenStore, name: str) -> EpisodeTable:
+def episode_table(opened: OpenStore, shown: Shown, name: str, damage: str) -> EpisodeTable:
     """The columns of an open store."""
-    rows, total = opened.rows()
-    infos = [opened.info(row) for row in rows]
+    rows, infos = shown.rows, shown.infos
     good = [i for i in infos if i is not None]
     starts = [i.start_wall_ns // 10**9 for i in good if i.start_wall_ns > 0]
     epoch = min(starts, default=0)
@@ -77,8 +83,8 @@ def episode_table(opened: OpenStore, name: str) -> EpisodeTable:
         path=str(opened.store.path),
         quoted=shlex.quote(str(opened.store.path)),
         uuid=opened.store.uuid,
-        total=total,
-        damage=opened.store.damage,
+        total=shown.total,
+        damage=damage,
         number=np.array([int(r.id[3:]) for r in rows], dtype=np.int64),
         steps=numbers("steps"),
         duration_s=numbers("duration_s"),

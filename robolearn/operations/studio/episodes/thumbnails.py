@@ -24,7 +24,7 @@ from robolearn.shapes import Picture as Pixels
 
 WIDTH, HEIGHT, COLUMNS, MOST = 128, 96, 8, 64
 QUALITY = 80
-ENOUGH_S = 0.35
+ENOUGH_S = 0.15
 """What is not drawn by then is left blank; whoever asks again gets more."""
 KEPT_S = 7 * 86_400
 """Episodes never change, nor do their pictures."""

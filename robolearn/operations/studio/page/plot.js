@@ -12,10 +12,18 @@ const INKS = 8;
  */
 export function linePlot(host, options) {
   let plot = null, here = null;
+  // The upright line lies over the plot: to move it draws no curve anew.
+  const line = document.createElement("div");
+  line.className = "moment";
+  const place = (u) => {
+    const at = here === null ? NaN : u.valToPos(here, "x");
+    line.hidden = !(at >= 0 && at <= u.over.clientWidth);
+    if (!line.hidden) line.style.transform = `translateX(${at.toFixed(1)}px)`;
+  };
   function make() {
     if (plot) plot.destroy();
     host.style.minHeight = `${options.height || 180}px`;
-    plot = new uPlot(settings(host, options, () => here), aligned(options), host);
+    plot = new uPlot(settings(host, options, place, line), aligned(options), host);
   }
   const resize = new ResizeObserver(() => { if (plot && host.clientWidth) plot.setSize({width: host.clientWidth, height: options.height || 180}); });
   make();
@@ -23,7 +31,7 @@ export function linePlot(host, options) {
   addEventListener("themechange", make);
   return {
     destroy() { resize.disconnect(); removeEventListener("themechange", make); plot.destroy(); plot = null; },
-    at(x) { here = x; if (plot) plot.redraw(false, false); },
+    at(x) { here = x; if (plot) place(plot); },
     data(fresh) {
       const same = fresh.series.length === options.series.length;
       options = {...options, ...fresh};
@@ -38,7 +46,7 @@ function aligned({x, series}) {
   return uPlot.join(series.map((s) => [Array.from(s.x || x), Array.from(s.y, (v) => (Number.isFinite(v) ? v : null))]));
 }
 
-function settings(host, o, here) {
+function settings(host, o, place, moment) {
   const ink = colour("--muted"), line = colour("--line");
   const axis = (label) => ({stroke: ink, grid: {stroke: line, width: 1}, ticks: {stroke: line, width: 1}, label, labelSize: label ? 20 : 0, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif"});
   return {
@@ -54,8 +62,8 @@ function settings(host, o, here) {
     legend: {show: o.legend !== false},
     hooks: {
       drawClear: [(u) => shade(u, o)],
-      draw: [(u) => upright(u, o, here())],
-      ready: [(u) => { if (o.onSeek) u.over.addEventListener("click", (e) => o.onSeek(u.posToVal(e.offsetX, "x"))); }],
+      draw: [(u) => { upright(u, o); place(u); }],
+      ready: [(u) => { u.over.append(moment); place(u); if (o.onSeek) u.over.addEventListener("click", (e) => o.onSeek(u.posToVal(e.offsetX, "x"))); }],
     },
   };
 }
@@ -69,7 +77,7 @@ function shade(u, o) {
   }
 }
 
-function upright(u, o, here) {
+function upright(u, o) {
   const {ctx} = u, {top, height, left, width} = u.bbox;
   const draw = (x, ink, wide) => {
     const at = u.valToPos(x, "x", true);
@@ -78,5 +86,4 @@ function upright(u, o, here) {
     ctx.fillRect(at - wide / 2, top, wide, height);
   };
   for (const m of o.marks || []) draw(m.at, colour(m.ink || "--bad"), 1.5);
-  if (here !== null) draw(here, colour("--ink"), 1.5);
 }

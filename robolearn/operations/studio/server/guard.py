@@ -20,6 +20,8 @@ from robolearn.web.address import Served
 
 LONGEST = 16_384
 """Bytes of an address with its query: a sheet names 64 episodes, a selection is a sentence."""
+MOST_TOLD = 16
+"""Foreign origins that are named in the log."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:;"
     " connect-src 'self'; media-src 'self' blob:; base-uri 'none'; form-action 'none';"
@@ -42,6 +44,7 @@ class Guard:
     def __init__(self, app: ASGIApp, served: Served, token: str) -> None:
         self._app, self._served, self._token = app, served, token.encode()
         self._cookie = f"robolearn_studio_{served.port}"
+        self._told: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, refuse or pass on one request."""
@@ -77,9 +80,19 @@ class Guard:
             text = "Open the address that the terminal shows now; an older one has ended.\n"
             return PlainTextResponse(text, 403)
         if self._foreign(headers, host, changes=scope["method"] == "POST"):
-            log.warning("a page of %s was refused", ", ".join(headers.getlist("origin"))[:100])
+            self._tell(", ".join(headers.getlist("origin"))[:100])
             return PlainTextResponse("Only the page served here may ask.\n", 403)
         return None
+
+    def _tell(self, origin: str) -> None:
+        """Once of each of the first few: another page can ask without end, under many names."""
+        if origin in self._told or len(self._told) > MOST_TOLD:
+            return
+        self._told.add(origin)
+        if len(self._told) > MOST_TOLD:
+            log.warning("pages of more than %d origins were refused; told no more", MOST_TOLD)
+        else:
+            log.warning("a page of %r was refused; of this one it is told once", origin)
 
     def _right(self, given: bytes) -> bool:
         return secrets.compare_digest(given, self._token)

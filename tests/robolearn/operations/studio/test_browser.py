@@ -161,6 +161,33 @@ def test_an_answer_that_comes_late_is_not_shown_in_the_next_view(studio: Studio,
     assert not tab.errors
 
 
+def test_a_jump_waits_for_no_picture_that_was_asked_for_ahead(studio: Studio, tab: Tab):
+    _go(studio, tab, "list")
+    found = tab.evaluate("""(async () => {
+      const {Frames} = await import("/page/episodes/frames.js");
+      const open = new Map(), real = window.fetch;
+      const white = await new Promise((done) => document.createElement("canvas").toBlob(done));
+      window.fetch = (url, {signal}) => new Promise((done, fail) => {
+        const row = Number(url.split("/").at(-1));
+        open.set(row, done);
+        signal.addEventListener("abort", () => {
+          open.delete(row); fail(new DOMException("broken off", "AbortError")); }); });
+      const there = () => [...open.keys()].sort((a, b) => a - b), seen = [];
+      const come = async (row) => { open.get(row)(new Response(white)); open.delete(row);
+        await new Promise((go) => setTimeout(go, 30)); return frames.drawn; };
+      const view = {data: [...Array(100).keys()]}, camera = {size: [4, 4], frames: 100, view};
+      const frames = new Frames(document.createElement("canvas"), "a", 0, 0, camera, () => {});
+      for (const tick of [0, 50, 90, 10]) { frames.show(tick); seen.push(there()); }
+      const drawn = [await come(0), await come(10)], after = there();
+      frames.end();
+      window.fetch = real;
+      return [seen, drawn, after, there()]; })()""")
+    # What comes next is asked for, broken off by a jump, and the oldest that was wanted is shown
+    # until the newest is there.
+    assert found == [[[0, 1], [0, 50], [0, 90], [0, 10]], [0, 10], [8, 9], []]
+    assert not tab.errors
+
+
 def test_keys_are_listed_and_a_new_store_appears_by_itself(studio: Studio, tab: Tab):
     _go(studio, tab, "list")
     tab.evaluate("document.querySelector('#help').click()")

@@ -29,8 +29,12 @@ export class Wall {
 
   /** The order or what is known of episodes changed. */
   refresh(newOrder) {
-    if (newOrder) { this.sheets.clear(); this.wanted = []; }
-    for (const [at, tile] of this.tiles) { tile.remove(); this.tiles.delete(at); this.spare.push(tile); }
+    // A longer list most often begins like the shorter one did: those pictures stay.
+    if (newOrder) for (const [block, sheet] of this.sheets) if (sheet.rows !== this.rows(block)) this.drop(block, sheet);
+    for (const [at, tile] of this.tiles) {
+      if (at < this.m.order.length) this.fill(tile, at);
+      else { this.tiles.delete(at); this.spare.push(tile); tile.hidden = true; }
+    }
     this.layout();
   }
 
@@ -103,13 +107,17 @@ export class Wall {
     picture.style.backgroundPosition = `-${(place % COLUMNS) * TILE.width}px -${Math.floor(place / COLUMNS) * TILE.height}px`;
   }
 
+  rows(block) { return this.m.order.slice(block * SHEET, (block + 1) * SHEET).map((k) => this.m.table.number.data[k]).join(","); }
+
+  drop(block, sheet) { this.sheets.delete(block); if (sheet.url) URL.revokeObjectURL(sheet.url); }
+
   fetch() {
     while (this.loading < AT_ONCE && this.wanted.length) {
       const block = this.wanted.shift();
       if (this.sheets.has(block)) continue;
-      const rows = this.m.order.slice(block * SHEET, (block + 1) * SHEET).map((k) => this.m.table.number.data[k]);
-      const url = `${of(this.m.id, "thumbnails")}?rows=${rows.join(",")}&of=${this.m.table.uuid.slice(0, 8)}`;
-      const sheet = {url: "", ready: false};
+      const rows = this.rows(block);
+      const url = `${of(this.m.id, "thumbnails")}?rows=${rows}&of=${this.m.table.uuid.slice(0, 8)}`;
+      const sheet = {url: "", ready: false, rows};
       this.sheets.set(block, sheet);
       this.loading++;
       this.get(url, sheet, block).catch(() => { if (this.sheets.get(block) === sheet) this.sheets.delete(block); }).finally(() => {

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from robolearn.data.store.store import EpisodeStore
 from robolearn.operations.studio.library import Library
 from robolearn.operations.studio.server.app import studio_app
-from robolearn.operations.studio.server.guard import Guard
+from robolearn.operations.studio.server.guard import MOST_TOLD, Guard
 from tests.episodes import small_episode
 from tests.studio_fuzz import OWN, SECRET, SERVED, TOKEN, fuzz
 
@@ -94,6 +94,18 @@ def test_other_pages_are_refused_also_with_the_cookie(client: TestClient, more: 
     cookie = {"Cookie": f"robolearn_studio_8000={TOKEN}"}
     assert client.get("/api/things", headers=cookie).status_code == 200
     assert client.get("/api/things", headers=cookie | more).status_code == 403
+
+
+def test_foreign_pages_cannot_fill_the_log(client: TestClient, caplog: pytest.LogCaptureFixture):
+    app = Guard(client.app, SERVED, TOKEN)
+    here = TestClient(app, base_url="http://127.0.0.1:8000")
+    for k in range(60):
+        told = {"Origin": f"http://evil{k % 30}.example\x1b[2J"}
+        assert here.get("/api/things", headers=OWN | told).status_code == 403
+    lines = [r.getMessage() for r in caplog.records]
+    assert len(lines) == MOST_TOLD + 1
+    assert "no more" in lines[-1]
+    assert not any("\x1b" in line for line in lines)
 
 
 def test_a_link_from_another_page_opens_the_page(client: TestClient):
