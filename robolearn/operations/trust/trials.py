@@ -13,8 +13,6 @@ from eval.trust.pairing import By, agreement, paired_tasks
 from eval.trust.report import trust_report
 from robolearn.errors import DataError
 from robolearn.operations.compare import pooled
-from robolearn.operations.ranking.rank import ranked_values
-from robolearn.operations.trust.explain import explained_tasks
 from robolearn.operations.trust.table import Trust
 from robolearn.types import TrialRecord
 
@@ -51,6 +49,9 @@ def trust_of_trials(
     tasks = paired_tasks(real_trials, _of_world(simulated.kept, sim_world, "simulated"), by)
     explained: Mapping[str, CausesReport] = {}
     if causes is not None:
+        # It replays trials in simulators, whose libraries take seconds to load.
+        from robolearn.operations.trust.explain import explained_tasks
+
         explained = explained_tasks(real_trials, causes, by, seed)
     recorded = [_recorded(folder) for folder in rankings]
     # Options of execution follow the run's own hash.
@@ -72,6 +73,9 @@ def trust_of_trials(
 
 
 def _recorded(folder: Path) -> Recorded:
+    # It runs policies, whose libraries take seconds to load.
+    from robolearn.operations.ranking.rank import ranked_values
+
     method, values = ranked_values(folder)
     return Recorded(METHODS.get(method, method), folder.name, values)
 

@@ -1,4 +1,4 @@
-"""The page in Chromium: views of episodes, light and dark, at three widths, without an error."""
+"""The page in Chromium: every view, light and dark, at three widths, without an error."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ from pathlib import Path
 import pytest
 
 from robolearn.data.store.store import EpisodeStore
+from robolearn.operations.studio.apart import Apart
 from robolearn.operations.studio.server.serve import Studio, serve_studio
 from tests.browser import Tab, chromium
 from tests.episodes import small_episode
+from tests.robolearn.operations.studio.lab import computed_here, tiny_lab
 
 SIZES = ((390, 844), (1400, 900), (2560, 1440))
 # What every view must have, and what tells that it is there.
-LOOK = """(() => ({
-  wide: document.documentElement.scrollWidth > innerWidth + 1,
+# Two frames: what follows the size of the window (plots) has done so then.
+LOOK = """new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r))).then(() => ({
+  wide: [document.documentElement, document.querySelector("main")].some((n) =>
+    n.scrollWidth > n.clientWidth + 1),
   heading: document.querySelectorAll("h1").length,
-  nameless: [...document.querySelectorAll("button, a, input, select")].filter((n) =>
-    !n.hidden && !(n.textContent.trim() || n.getAttribute("aria-label") || n.title)).length,
+  nameless: [...document.querySelectorAll("button, a, input, select")].filter((n) => {
+    const said = n.matches("input, select") ? [...n.labels] : [n];
+    return !n.hidden && !n.getAttribute("aria-label") && !n.title
+      && !said.some((l) => l.textContent.trim());
+  }).map((n) => n.outerHTML.slice(0, 120)),
   low: [...document.querySelectorAll("main *")].filter((n) => {
     const own = [...n.childNodes].some((c) => c.nodeType === 3 && c.textContent.trim());
     if (!own || n.disabled) return false;
@@ -33,7 +40,7 @@ LOOK = """(() => ({
     const a = light(getComputedStyle(n).color), b = light(ground || "rgb(255, 255, 255)");
     return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5;
   }).map((n) => n.outerHTML.slice(0, 120)),
-}))()"""
+}))"""
 
 
 @pytest.fixture(scope="module")
@@ -76,19 +83,28 @@ def _go(studio: Studio, tab: Tab, view: str) -> None:
     tab.wait_for(there)
 
 
+def _looks(tab: Tab, view: str) -> list[str]:
+    """What is wrong with the view that is shown, in words."""
+    found: list[str] = []
+    for dark in (False, True):
+        for width, height in SIZES:
+            tab.size(width, height, dark=dark)
+            look = tab.evaluate(LOOK)
+            where = f"{view} {width} {'dark' if dark else 'light'}: "
+            if look["wide"]:
+                found.append(f"{where}wider than the window")
+            if look["heading"] != 1:
+                found.append(f"{where}{look['heading']} headings")
+            found += [f"{where}nameless: {node}" for node in look["nameless"]]
+            found += [f"{where}low contrast: {node}" for node in look["low"]]
+    tab.size(1400, 900)
+    return found
+
+
 def test_every_view_in_light_and_dark_at_three_widths(studio: Studio, tab: Tab):
     for view in _views(studio):
         _go(studio, tab, view)
-        for dark in (False, True):
-            for width, height in SIZES:
-                tab.size(width, height, dark=dark)
-                look = tab.evaluate(LOOK)
-                where = f"{view} {width} {'dark' if dark else 'light'}"
-                assert not look["wide"], where
-                assert look["heading"] == 1, where
-                assert look["nameless"] == 0, where
-                assert look["low"] == [], where
-        tab.size(1400, 900)
+        assert _looks(tab, view) == []
     assert tab.errors == []
 
 
@@ -118,7 +134,7 @@ def test_a_filter_in_the_words_of_the_command_line(studio: Studio, tab: Tab):
         "(() => { const i = document.querySelector('#filter'); i.value = '--min-stps 18';"
         " i.dispatchEvent(new Event('input')); })()"
     )
-    tab.wait_for("document.querySelector('[role=alert]').textContent.includes('--min-steps')")
+    tab.wait_for("document.querySelector('[role=alert]')?.textContent.includes('--min-steps')")
     # What a filter asks for stays in the page; the next view begins without.
     tab.evaluate(
         "(() => { const i = document.querySelector('#filter'); i.value = '';"
@@ -201,5 +217,62 @@ def test_keys_are_listed_and_a_new_store_appears_by_itself(studio: Studio, tab: 
 
 def test_a_view_that_is_not_there_says_so(studio: Studio, tab: Tab):
     tab.evaluate("location.hash = '#/store/0123456789abcdef'")
-    tab.wait_for("document.querySelector('[role=alert]').textContent.includes('not here')")
+    tab.wait_for("document.querySelector('[role=alert]')?.textContent.includes('not here')")
     assert Path(studio.library.roots[0]).is_dir()
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Generator[Studio]:
+    folder = tmp_path_factory.mktemp("everything")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.setattr(Apart, "make", computed_here())
+        with serve_studio([tiny_lab(folder / "lab")], port=0) as served:
+            yield served
+
+
+def _lab_views(lab: Studio) -> dict[str, tuple[str, list[str]]]:
+    """Address of each view, and words that are there only when it is filled."""
+    ids = {(t.kind, t.where): t.id for t in lab.library.things()}
+    one, two = ids["run", "one"], ids["run", "two"]
+    real, sim = ids["evaluation", "real"], ids["evaluation", "sim"]
+    session = "trial_session"
+    return {
+        "list": ("#/", ["Trial sessions 2", "Certificates 1"]),
+        "run": (f"#/run/{one}", ["robolearn train", "loss/flow", "held out"]),
+        "runs": (f"#/run/{one}?with={two}", ["fit.steps", "40 of 60"]),
+        "critic": (f"#/run/{ids['run', 'iql']}", ["What the critic's curves say"]),
+        "evaluation": (f"#/evaluation/{sim}", ["2 of 10", "not separated", "Each dot"]),
+        "comparison": (f"#/compare/{real},{sim}", ["Rule:", "robolearn compare"]),
+        "trust": (f"#/trust/{real},{sim}", ["ranks", "starts of policies", "--real"]),
+        "blinded": (f"#/{session}/{ids[session, 'blinded']}", ["1 of 3 trials", "Nobody sees"]),
+        "unblinded": (f"#/{session}/{ids[session, 'unblinded']}", ["middling", "recorded"]),
+        "deployment": (f"#/deployment/{ids['deployment', 'deployed']}", ["speed: 2", "longest"]),
+        "certificate": (
+            f"#/certificate/{ids['certificate', 'chain/certificate.json']}",
+            ["What it relies on", "signed by"],
+        ),
+        "scene": (f"#/scene/{ids['scene', 'table']}", ["friction, base", "[0.2, 0.4]"]),
+        "capture": (f"#/capture/{ids['capture', 'desk']}", ["3 pictures", "calibrated"]),
+    }
+
+
+@pytest.fixture(scope="module")
+def filled(lab: Studio, tab: Tab) -> Tab:
+    tab.open(lab.url)
+    tab.wait_for("!!document.querySelector('td a')")
+    return tab
+
+
+VIEWS = ("list", "run", "runs", "critic", "evaluation", "comparison", "trust", "blinded",
+         "unblinded", "deployment", "certificate", "scene", "capture")  # fmt: skip
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_of_a_lab_is_filled(lab: Studio, filled: Tab, view: str):
+    address, words = _lab_views(lab)[view]
+    filled.evaluate(f"location.hash = '{address}'")
+    for word in words:
+        filled.wait_for(f"document.querySelector('main').textContent.includes({word!r})")
+    assert _looks(filled, view) == []
+    assert filled.errors == []

@@ -16,15 +16,18 @@ export async function show(main, place, app) {
   const play = player(app), asked = {real_world: place.query.get("real_world") || "", sim_world: place.query.get("sim_world") || ""};
   const body = el("div"), tried = app.things.filter((t) => TRIED.includes(t.kind));
   const go = (r, s) => app.go(`#/trust/${r},${s}`);
+  const chosen = [el("div.row", picker("reality", tried, real, (id) => go(id, sim))), el("div.row", picker("simulator", tried, sim, (id) => go(real, id)))];
+  // At once: the first answer waits for a process that starts.
+  body.append(el("p.waiting", {role: "status"}, "drawing trials anew …"));
+  main.append(el("h1", "How far may this simulator be trusted?"), ...chosen, body);
   const worlds = await Promise.all([real, sim].map(async (id) => (await getJson(`/api/things/${id}/evaluation`)).rates.reduce((all, r) => (all.includes(r.world) ? all : [...all, r.world]), [])));
-  ["real_world", "sim_world"].forEach((name, k) => { if (!worlds[k].includes(asked[name])) asked[name] = worlds[k][real === sim ? Math.min(k, worlds[k].length - 1) : 0] || ""; });
-  const world = (name, k) => (worlds[k].length > 1 ? el("label.row", el("span.muted", "world"), el("select", {"aria-label": `World of the ${k ? "simulated" : "real"} trials`, onchange: (e) => { asked[name] = e.target.value; app.replace(`#/trust/${real},${sim}?${new URLSearchParams(asked)}`); look(); }}, worlds[k].map((w) => el("option", {value: w, selected: w === asked[name]}, w)))) : "");
-  main.append(el("h1", "How far may this simulator be trusted?"),
-    el("div.row", picker("reality", tried, real, (id) => go(id, sim)), world("real_world", 0)), el("div.row", picker("simulator", tried, sim, (id) => go(real, id)), world("sim_world", 1)), body);
+  ["real_world", "sim_world"].forEach((name, k) => {
+    if (!worlds[k].includes(asked[name])) asked[name] = worlds[k][real === sim ? Math.min(k, worlds[k].length - 1) : 0] || "";
+    if (worlds[k].length > 1) chosen[k].append(el("label.row", el("span.muted", "world"), el("select", {"aria-label": `World of the ${k ? "simulated" : "real"} trials`, onchange: (e) => { asked[name] = e.target.value; app.replace(`#/trust/${real},${sim}?${new URLSearchParams(asked)}`); look(); }}, worlds[k].map((w) => el("option", {value: w, selected: w === asked[name]}, w)))));
+  });
 
   async function look() {
     const query = new URLSearchParams({real, sim, ...asked});
-    if (!body.childElementCount) body.append(el("p.waiting", {role: "status"}, "drawing trials anew …"));
     const d = await getJson(`/api/trust?${query}`);
     body.replaceChildren(...[problems(d.problems), ...(d.report ? d.report.tasks.map(task) : []), pairs(d), d.lines.length ? el("details.folded", el("summary", "The whole report"), el("pre.command.long", d.lines.join("\n"))) : "", section("The same in a terminal", command(d.command))].filter(Boolean));
   }

@@ -126,9 +126,10 @@ def test_runs_are_told_apart(tmp_path: Path) -> None:
     assert [p.where for p in broken.problems] == ["gone/config.yaml", "gone/provenance.json"]
 
 
-def test_describing_runs_needs_neither_torch_nor_mujoco() -> None:
-    code = "import sys, robolearn.operations.studio.documents.run as r, r2; print(sys.modules)"
-    code = code.replace(" as r, r2", "")
+def test_describing_runs_and_trust_needs_neither_torch_nor_mujoco() -> None:
+    # The page of trust waited for both before it said anything.
+    names = ", ".join(f"robolearn.operations.studio.documents.{n}" for n in ("run", "trust"))
+    code = f"import sys, {names}; print(sys.modules)"
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
     ).stdout
