@@ -37,6 +37,7 @@ FRAME_BYTES = 4096
 """A sample of at least this size is a frame; smaller signals are one chunk per array."""
 ZSTD_LEVEL = 1
 SYNC_THREADS = 8
+_STRICT = json.JSONEncoder(allow_nan=False, sort_keys=True, ensure_ascii=False)
 # Both are untyped C extensions that come with zarr; their two functions get types below.
 _zstd: Any = importlib.import_module("numcodecs.zstd")
 _crc: Any = importlib.import_module("google_crc32c")
@@ -123,7 +124,7 @@ def fsync_path(path: Path | str) -> None:
 def json_bytes(value: Any) -> bytes:
     """Strict JSON (no NaN), sorted keys, so that equal values give equal bytes."""
     try:
-        text = json.dumps(value, allow_nan=False, sort_keys=True, ensure_ascii=False)
+        text = _STRICT.encode(value)
     except (TypeError, ValueError) as error:
         raise DataError(f"metadata must be finite JSON values: {error}") from error
     return text.encode()

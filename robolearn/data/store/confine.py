@@ -44,8 +44,15 @@ def confined(
     return text
 
 
-@functools.lru_cache(maxsize=4096)
 def _plain(part: str) -> bool:
+    if part.isascii() and part.isprintable():
+        # As nearly every name is: a log names each of its episodes.
+        return part not in ("", ".", "..") and "\\" not in part and len(part) <= NAME_BYTES
+    return _plain_unusual(part)
+
+
+@functools.lru_cache(maxsize=4096)
+def _plain_unusual(part: str) -> bool:
     return (
         part not in ("", ".", "..")
         and "\\" not in part

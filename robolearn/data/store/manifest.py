@@ -94,11 +94,13 @@ class LogEntry:
 
     def line(self) -> bytes:
         """The line as stored."""
-        raw = dataclasses.asdict(self)
-        if not self.episodes:
-            del raw["episodes"]
-        if not self.needs:
-            del raw["needs"]
+        # By hand: a log has one for each episode, and asdict copies everything deeply.
+        raw: dict[str, Any] = {"number": self.number, "id": self.id, "files": dict(self.files)}
+        raw |= {"previous": self.previous, "hash": self.hash}
+        if self.episodes:
+            raw["episodes"] = self.episodes
+        if self.needs:
+            raw["needs"] = self.needs
         return (json.dumps(raw, sort_keys=True) + "\n").encode()
 
 

@@ -140,9 +140,18 @@ class Library:
         self._thread = threading.Thread(target=self._watch, name="studio-look", daemon=True)
         self._thread.start()
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing will be told any more."""
+        return self._stop.is_set()
+
     def close(self) -> None:
-        """Look no more."""
+        """Look no more; who listens is woken up to see that."""
         self._stop.set()
+        with self._lock:
+            listeners = tuple(self._listeners)
+        for tell in listeners:
+            tell()
         if self._thread is not None:
             self._thread.join()
 

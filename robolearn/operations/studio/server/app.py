@@ -67,7 +67,7 @@ def studio_app(library: Library, pool: ThreadPoolExecutor) -> Starlette:
     """The application behind the guard; handlers run in ``pool``."""
     addresses = [Address(_pattern(r.path), _endpoint(r, library, pool), methods=[r.method])
                  for r in ROUTES]  # fmt: skip
-    events = Address("/api/changes", _changes(library))
+    events = Address("/api/changes", changes(library))
     pages = [Address(path, _file) for path in page_files()]
     return Starlette(
         routes=[*addresses, events, *pages],
@@ -151,7 +151,8 @@ async def _file(request: Request) -> Response:
     return Response(file.body, headers=kept, media_type=file.media_type)
 
 
-def _changes(library: Library) -> Callable[[Request], Awaitable[Response]]:
+def changes(library: Library) -> Callable[[Request], Awaitable[Response]]:
+    """The handler that tells pages what changes, until the library is closed."""
     listeners: set[object] = set()
 
     async def answer(request: Request) -> Response:
@@ -177,11 +178,11 @@ async def _told(library: Library, since: int | None, listeners: set[object]) -> 
     at = library.version if since is None else since
     try:
         yield f"data: {json.dumps({'version': library.version, 'ids': [], 'all': False})}\n\n"
-        while True:
-            changes = library.changes(at)
-            if changes.ids or changes.all:
-                at = changes.version
-                yield f"data: {encode(changes).decode()}\n\n"
+        while not library.closed:
+            news = library.changes(at)
+            if news.ids or news.all:
+                at = news.version
+                yield f"data: {encode(news).decode()}\n\n"
             try:
                 async with asyncio.timeout(BEAT_S):
                     await stirred.wait()

@@ -82,9 +82,10 @@ def serve_studio(
         try:
             yield Studio(served.url(token), address, token, port, fingerprint, library)
         finally:
+            # First: pages that listen would keep the server from its end.
+            library.close()
             server.should_exit = True
             thread.join()
-            library.close()
             pool.shutdown(cancel_futures=True)
     finally:
         listening.close()
