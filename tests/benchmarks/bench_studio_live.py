@@ -1,12 +1,16 @@
-"""Measures how late the curves of a running training are on the page of studio."""
+"""Measures what studio does beside a training: how late curves are, what it costs the training."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,21 +18,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from policies.imitation.flow import FlowConfig
+from robolearn.data.reading.selection import DataConfig
+from robolearn.training.experiment import Experiment, train
 from robolearn.training.log import JOURNAL
+from robolearn.training.loop import FitConfig, Hooks
 from tests.benchmarks.floors import at_most
 from tests.browser import chromium
+from tests.learning_mocks import random_source
 from tests.waiting import pass_time
 
 Row = dict[str, object]
 SETTINGS = "policy: flow\nseed: 0\nfit: {steps: 100000}\n"
+POLL_S = 0.4
+"""As often as the page asks."""
+BLOCK, SETTLED = 400, 40
+"""Updates that are watched or not watched in a row, and how many of them do not count: what was
+asked before may still be under way."""
 
 
-def rows(lines: int = 40) -> list[Row]:
-    """How late the curve of a training is on its page."""
+def rows(lines: int = 40, pairs: int = 24) -> list[Row]:
+    """Both rows."""
     with tempfile.TemporaryDirectory() as name:
         late = curve_lateness(Path(name) / "late", lines)
+        ratios = step_time_ratios(Path(name) / "cost", pairs)
+    words = f"step time watched over not watched, median of {pairs} pairs of {BLOCK} updates"
     return [
         at_most(f"curve behind its training, worst of {lines} lines", "s", max(late), 1.0),
+        at_most(words, "", statistics.median(ratios), 1.01),
     ]
 
 
@@ -53,12 +70,56 @@ def curve_lateness(lab: Path, lines: int) -> list[float]:
     return late
 
 
+def step_time_ratios(lab: Path, pairs: int) -> list[float]:
+    """Of neighbouring blocks of one training: step time while studio runs and its run's page is
+    asked for, over that while both stand still.
+    """
+    config = FlowConfig(n_obs=2, horizon=8, execute=4, width=128, blocks=3, batch_size=64)
+    # The first two blocks warm up.
+    fit = FitConfig(steps=BLOCK * (2 * pairs + 3), warmup=1, log_every=10, checkpoint_every=10**6)
+    lab.mkdir(parents=True)
+    times: dict[int, float] = {}
+    with _served(lab) as studio, _asking(studio) as asker:
+
+        def on_log(step: int, _: object) -> None:
+            times[step] = time.perf_counter()
+            if step % BLOCK == 0:
+                go = signal.SIGCONT if _watched(step // BLOCK) else signal.SIGSTOP
+                for pid in (studio.pid, asker.pid):
+                    os.kill(pid, go)
+
+        try:
+            train(
+                Experiment("flow", DataConfig(("tool/xy_table", "block/pose")), config, fit),
+                random_source(),
+                lab / "run",
+                cache_dir=lab / "cache",
+                hooks=Hooks(on_log=on_log),
+            )
+        finally:
+            for pid in (studio.pid, asker.pid):
+                os.kill(pid, signal.SIGCONT)
+        assert asker.poll() is None, "what asked for the page has ended"
+    span = [times[(k + 1) * BLOCK] - times[k * BLOCK + SETTLED] for k in range(2 * pairs + 2)]
+    found: list[float] = []
+    for first in range(2, 2 * pairs + 2, 2):
+        watched, still = (first, first + 1) if _watched(first) else (first + 1, first)
+        found.append(span[watched] / span[still])
+    return found
+
+
+def _watched(block: int) -> bool:
+    """Watched first in every other pair, so that a machine that slows down favours neither."""
+    return block % 4 in (1, 2)
+
+
 @dataclass(frozen=True)
 class _Served:
     """A studio in a process of its own, as people run it."""
 
     url: str
     token: str
+    pid: int = 0
 
     def get(self, path: str) -> Any:
         """A document."""
@@ -84,10 +145,42 @@ def _served(folder: Path) -> Generator[_Served]:
             text += process.stdout.readline()
         told = json.loads(text)
         try:
-            yield _Served(told["url"], told["token"])
+            yield _Served(told["url"], told["token"], process.pid)
         finally:
             process.terminate()
 
 
+@contextmanager
+def _asking(studio: _Served) -> Generator[subprocess.Popen[bytes]]:
+    """A process that asks for the curves of every run as its page does: in the training's own it
+    would take turns with the training.
+    """
+    words = [sys.executable, "-m", "tests.benchmarks.bench_studio_live", studio.url]
+    with subprocess.Popen(words, env={**os.environ, "ROBOLEARN_TOKEN": studio.token}) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ask_for_ever(studio: _Served) -> None:
+    """What :func:`_asking` runs."""
+    at: dict[str, tuple[int, int]] = {}
+    while True:
+        for run in studio.ids():
+            since, mark = at.get(run, (0, 0))
+            try:
+                part = studio.get(f"/api/things/{run}/curves?since={since}&mark={mark}")
+            except urllib.error.HTTPError as error:
+                # Nothing was logged yet.
+                if error.code != 404:
+                    raise
+                continue
+            at[run] = part["next"], part["mark"]
+        pass_time(POLL_S, "a page asks so often")
+
+
 if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        ask_for_ever(_Served(sys.argv[1], os.environ["ROBOLEARN_TOKEN"]))
     sys.stdout.write(json.dumps(rows(), indent=1) + "\n")
