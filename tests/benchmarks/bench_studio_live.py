@@ -37,8 +37,9 @@ BLOCK, SETTLED = 400, 40
 asked before may still be under way."""
 
 
-def rows(lines: int = 40, pairs: int = 24) -> list[Row]:
-    """Both rows."""
+def rows(*, long: bool = False) -> list[Row]:
+    """Both rows; ``long``: more lines and pairs."""
+    lines, pairs = (120, 60) if long else (40, 24)
     with tempfile.TemporaryDirectory() as name:
         late = curve_lateness(Path(name) / "late", lines)
         ratios = step_time_ratios(Path(name) / "cost", pairs)
