@@ -37,20 +37,18 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Tests that judge times of devices, in two lanes: make test runs those of a lane one after the
-# other, both lanes beside each other, and the others yield.
-LANES = {
-    "devices": ("tests/hardware",),
-    "commands": (
-        "tests/robolearn/cli/deploy",
-        "tests/robolearn/cli/hardware",
-        "tests/robolearn/operations/cell",
-        "tests/robolearn/operations/deploy",
-        "tests/benchmarks",
-        "tests/test_tutorial",
-    ),
-}
-TIMED = tuple(name for lane in LANES.values() for name in lane)
+# Tests that judge times of devices: make test runs them one after the other, and the others yield.
+# (Two lanes of them beside each other were tried: they make each other late, and gain nothing, as
+# the others take as long on two cores.)
+TIMED = (
+    "tests/hardware",
+    "tests/robolearn/cli/deploy",
+    "tests/robolearn/cli/hardware",
+    "tests/robolearn/operations/cell",
+    "tests/robolearn/operations/deploy",
+    "tests/benchmarks",
+    "tests/test_tutorial",
+)
 # Tests of devices whose only clock is the test's own: how busy the machine is changes nothing.
 VIRTUAL = (
     "tests/hardware/cell/",
@@ -121,8 +119,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="units, contracts and golden numbers only")
     parser.addoption(
         "--timed",
-        choices=("only", "without", *LANES),
-        help="tests that judge times of devices: all of them, none, or those of a lane",
+        choices=("only", "without"),
+        help="tests that judge times of devices, or all others",
     )
 
 
@@ -150,6 +148,5 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.getoption("--fast"):
         return True if name.startswith((*TIMED, *LONG)) else None
     chosen = config.getoption("--timed")
-    lane = LANES.get(chosen or "", TIMED)
-    timed = name.startswith(lane) and not name.startswith(VIRTUAL)
+    timed = name.startswith(TIMED) and not name.startswith(VIRTUAL)
     return True if chosen and timed == (chosen == "without") else None

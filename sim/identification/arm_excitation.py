@@ -10,7 +10,7 @@ gives intervals that are a twentieth wider: it also pays for what is known toget
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -202,46 +202,40 @@ def d_optimal(matrices: InformationMatrices, believed: Covariance, count: int) -
     """Indices of ``count`` of ``matrices [n, p, p]``, with repetition, whose sum with ``believed``
     has the largest determinant: greedily, then by exchanging one for another while that helps.
     """
-    chosen: list[int] = []
-    total = believed.copy()
-    for _ in range(count):
-        chosen.append(_best(matrices, total))
-        total = total + matrices[chosen[-1]]
-    for _ in range(_EXCHANGES):
-        before = list(chosen)
-        for k in range(count):
-            total = total - matrices[chosen[k]]
-            chosen[k] = _best(matrices, total)
-            total = total + matrices[chosen[k]]
-        if chosen == before:
-            break
-    return chosen
+    return _exchanged(matrices, believed, [], count, _best)
 
 
 def narrowest(matrices: InformationMatrices, believed: Covariance, count: int) -> list[int]:
     """Indices of ``count`` of ``matrices [n, p, p]``, with repetition, whose sum with ``believed``
     leaves the least sum of the logarithms of the parameters' standard deviations.
     """
-    best: list[int] = []
-    for start in ([], d_optimal(matrices, believed, count)):
-        chosen, total = list(start), believed + matrices[start].sum(axis=0)
-        while len(chosen) < count:
-            chosen.append(_narrowest(matrices, total))
-            total = total + matrices[chosen[-1]]
-        for _ in range(_EXCHANGES):
-            before = list(chosen)
-            for k in range(count):
-                total = total - matrices[chosen[k]]
-                chosen[k] = _narrowest(matrices, total)
-                total = total + matrices[chosen[k]]
-            if chosen == before:
-                break
-        if (
-            not best
-            or _widths(total[None])[0] < _widths(believed + matrices[best].sum(axis=0)[None])[0]
-        ):
-            best = chosen
-    return best
+    starts: tuple[list[int], ...] = ([], d_optimal(matrices, believed, count))
+    found = [_exchanged(matrices, believed, start, count, _narrowest) for start in starts]
+    left = [_widths(believed + matrices[chosen].sum(axis=0)[None])[0] for chosen in found]
+    return found[int(np.argmin(left))]
+
+
+def _exchanged(
+    matrices: InformationMatrices,
+    believed: Covariance,
+    start: Sequence[int],
+    count: int,
+    best: Callable[[InformationMatrices, Covariance], int],
+) -> list[int]:
+    """``start``, filled up with the ``best`` beside what is there, then each exchanged in turn."""
+    chosen, total = list(start), believed + matrices[list(start)].sum(axis=0)
+    while len(chosen) < count:
+        chosen.append(best(matrices, total))
+        total = total + matrices[chosen[-1]]
+    for _ in range(_EXCHANGES):
+        before = list(chosen)
+        for k in range(count):
+            total = total - matrices[chosen[k]]
+            chosen[k] = best(matrices, total)
+            total = total + matrices[chosen[k]]
+        if chosen == before:
+            break
+    return chosen
 
 
 def _narrowest(matrices: InformationMatrices, total: Covariance) -> int:

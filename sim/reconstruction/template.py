@@ -22,27 +22,19 @@ from robolearn.geometry import Pose, inverse, pose, rot_z, yaw_of
 from sim.reconstruction.frames import Assumed
 from sim.scene.config import Scene, world_pose
 from sim.scene.load import load_scene, packaged_scenes
+from sim.scene.look import LIGHTS, SKY, VISUAL
 from sim.scene.package import read_mjcf
 
-_EMPTY = """<mujoco model="reconstructed">
+_EMPTY = f"""<mujoco model="reconstructed">
   <compiler autolimits="true"/>
   <option timestep="0.002" integrator="implicitfast" cone="elliptic" impratio="10" iterations="20"
     ls_iterations="20"/>
-  <visual>
-    <global offwidth="1024" offheight="1024" fovy="42"/>
-    <map znear=".01" zfar="20"/>
-    <headlight ambient=".32 .32 .32" diffuse=".18 .18 .18" specular="0 0 0"/>
-    <quality shadowsize="2048" offsamples="4"/>
-  </visual>
+  {VISUAL}
   <asset>
-    <texture name="sky" type="skybox" builtin="gradient" rgb1=".93 .95 .97" rgb2=".72 .77 .82"
-      width="64" height="64"/>
+    {SKY}
   </asset>
   <worldbody>
-    <light name="key" pos="1.4 -.9 2.2" dir="-.4 .4 -1" diffuse=".42 .42 .41"
-      specular=".15 .15 .15"/>
-    <light name="fill" pos="-.4 1.4 1.8" dir=".4 -.7 -1" diffuse=".16 .17 .18" specular="0 0 0"
-      castshadow="false"/>
+    {LIGHTS}
   </worldbody>
 </mujoco>"""
 

@@ -18,6 +18,7 @@ from sim.robots.own.servos import Arm, finish_arm, given_servos
 from sim.robots.own.source import Source, read_robot
 from sim.scene.config import Scene
 from sim.scene.load import SCHEMA, load_scene
+from sim.scene.look import LIGHTS, SKY, VISUAL
 from sim.scene.package import replaced_package
 
 ACTIONS = ("arm/joint_position", "tool/pose")
@@ -91,22 +92,13 @@ def _scene_xml(name: str, arm: Arm) -> str:
   <option timestep="{_STEP_S}" integrator="implicitfast" cone="elliptic" impratio="10"
     iterations="20" ls_iterations="20"/>
   <statistic center="{x:.4g} 0 {0.3 * r:.4g}" extent="{1.2 * r:.4g}"/>
-  <visual>
-    <global offwidth="1024" offheight="1024" fovy="42"/>
-    <map znear=".01" zfar="20"/>
-    <headlight ambient=".32 .32 .32" diffuse=".18 .18 .18" specular="0 0 0"/>
-    <quality shadowsize="2048" offsamples="4"/>
-  </visual>
+  {VISUAL}
   <asset>
     <model name="own_arm" file="arm.xml"/>
-    <texture name="sky" type="skybox" builtin="gradient" rgb1=".93 .95 .97" rgb2=".72 .77 .82"
-      width="64" height="64"/>
+    {SKY}
   </asset>
   <worldbody>
-    <light name="key" pos="1.4 -.9 2.2" dir="-.4 .4 -1" diffuse=".42 .42 .41"
-      specular=".15 .15 .15"/>
-    <light name="fill" pos="-.4 1.4 1.8" dir=".4 -.7 -1" diffuse=".16 .17 .18" specular="0 0 0"
-      castshadow="false"/>
+    {LIGHTS}
     <geom name="table" type="box" pos="{x:.4g} 0 -.02" size="{half:.4g} {half:.4g} .02"
       contype="1" conaffinity="14" friction=".6 .005 .0001" rgba=".66 .53 .41 1"/>
     <site name="table" pos="{x:.4g} 0 0" rgba="0 0 0 0"/>

@@ -154,9 +154,9 @@ def test_a_solved_trial_is_the_policys_own_only_if_nobody_helped(tmp_path, by):
     assert (total.person_steps, total.steps) == (int(record.metrics["person_steps"]), record.steps)
 
 
-def test_the_keys_of_the_device_stop_judge_and_place():
-    hand, stops = Nudging(), []
-    seat = DeviceOperator(
+def seated(hand: Nudging) -> DeviceOperator:
+    """A person with ``hand`` at the cell, for one trial."""
+    return DeviceOperator(
         Unattended(agreed=True),
         load_cell(CONFIG),
         CollectConfig(),
@@ -165,6 +165,11 @@ def test_the_keys_of_the_device_stop_judge_and_place():
         max_steps=10,
         clear=lambda: None,
     )
+
+
+def test_the_keys_of_the_device_stop_judge_and_place():
+    hand, stops = Nudging(), []
+    seat = seated(hand)
     with pytest.raises(ConfigError, match="nobody is there"):
         seat.place("put the block down")
     seat.listen(lambda: stops.append(1))
@@ -184,15 +189,7 @@ def test_the_keys_of_the_device_stop_judge_and_place():
 
 def test_what_slows_the_arm_is_shown_whoever_drives():
     hand = Nudging()
-    seat = DeviceOperator(
-        Unattended(agreed=True),
-        load_cell(CONFIG),
-        CollectConfig(),
-        lambda: hand,
-        trials=1,
-        max_steps=10,
-        clear=lambda: None,
-    )
+    seat = seated(hand)
     seat.listen(lambda: None)
     views: list[View] = []
 
