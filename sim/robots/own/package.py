@@ -23,6 +23,7 @@ from sim.scene.package import replaced_package
 
 ACTIONS = ("arm/joint_position", "tool/pose")
 _TRIES, _DEEP_M = 400, 0.002
+_POSE = {"frame": "table", "unit": "m, quaternion wxyz"}
 _RATE_HZ, _STEP_S = 20, 0.002
 
 
@@ -160,13 +161,11 @@ def _document(
     name: str, source: Source, arm: Arm, home: tuple[float, ...], action: str, assumed: list[Any]
 ) -> dict[str, Any]:
     joints, r = list(arm.chain.joints), arm.reach_m
-    rate = {"rate_hz": _RATE_HZ}
-    pose = {"frame": "table", "unit": "m, quaternion wxyz"}
     if action == ACTIONS[0]:
         limits = {"unit": "rad", "low": list(arm.low), "high": list(arm.high)}
     else:
         side = [round(1.1 * r, 4)] * 3
-        limits = {**pose, "low": [-v for v in side] + [-1.0] * 4, "high": [*side, *[1.0] * 4]}
+        limits = {**_POSE, "low": [-v for v in side] + [-1.0] * 4, "high": [*side, *[1.0] * 4]}
     around = round(0.1 * r, 4)
     height = round(_cube(arm), 5)
     return {
@@ -177,24 +176,7 @@ def _document(
         "rate_hz": _RATE_HZ,
         "physics": {"timestep_s": _STEP_S, "max_speed": 50},
         "frames": {"table": "table"},
-        "signals": [
-            {
-                "name": "arm/joint_position",
-                "kind": "joint_position",
-                "of": joints,
-                **rate,
-                "unit": "rad",
-            },
-            {
-                "name": "arm/joint_velocity",
-                "kind": "joint_velocity",
-                "of": joints,
-                **rate,
-                "unit": "rad/s",
-            },
-            {"name": "tool/pose", "kind": "site_pose", "of": [TOOL], **rate, **pose},
-            {"name": "cube/pose", "kind": "body_pose", "of": ["cube"], **rate, **pose},
-        ],
+        "signals": _signals(joints),
         "actions": [{"name": action, **limits}],
         "control": {
             "kind": "arms",
@@ -238,6 +220,20 @@ def _document(
             },
         },
     }
+
+
+def _signals(joints: list[str]) -> list[dict[str, Any]]:
+    """What is measured: the joints, the tool and the cube."""
+    rows = (
+        ("arm/joint_position", "joint_position", joints, {"unit": "rad"}),
+        ("arm/joint_velocity", "joint_velocity", joints, {"unit": "rad/s"}),
+        ("tool/pose", "site_pose", [TOOL], _POSE),
+        ("cube/pose", "body_pose", ["cube"], _POSE),
+    )
+    return [
+        {"name": name, "kind": kind, "of": of, "rate_hz": _RATE_HZ, **unit}
+        for name, kind, of, unit in rows
+    ]
 
 
 def _list(values: tuple[float, ...]) -> str:
