@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,8 @@ from robolearn.config import from_dict
 from robolearn.errors import ConfigError
 
 SECTION = "certificate"
+# As a signature names its key; another spelling would equal none.
+_KEY = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,12 @@ class CertificateDemand:
             raise ConfigError(
                 f"certificate.least_success must be between 0 and 1, got {self.least_success:g}"
             )
+        for key in self.keys:
+            if not _KEY.fullmatch(key):
+                raise ConfigError(
+                    "certificate.keys: expected public keys of 64 hexadecimal digits in lower case"
+                    f" ('robolearn certify' prints that of whoever signs), got '{key[:80]}'"
+                )
 
     def required(self, *, lab: bool) -> bool:
         """Whether a cell that is a virtual lab, or is none, demands one."""

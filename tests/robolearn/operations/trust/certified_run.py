@@ -44,8 +44,26 @@ class Workplace:
         return dataclasses.replace(self.asked, **changes)
 
 
-def workplace(folder: Path, engine: str) -> Workplace:
-    """All of it in ``folder``; ``engine``: what the scene's world calls itself."""
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """The cell of the real trials, as trials record it, and how the policies were executed."""
+
+    cell: str = "cell"
+    cell_hash: str = "h-cell"
+    how: str = ""
+
+
+HERE = Driven()
+
+
+def workplace(
+    folder: Path,
+    engine: str,
+    driven: Driven = HERE,
+    key: Path | None = None,
+    now: dt.datetime = NOW,
+) -> Workplace:
+    """All of it in ``folder``; ``engine``: what the scene's world calls itself; ``key``: signs."""
     run = make_chain(folder / "run")
     scene = folder / "table"
     assert "pusht_naive" in packaged_scenes()
@@ -58,39 +76,54 @@ def workplace(folder: Path, engine: str) -> Workplace:
     listed = load_suite(suite)
     label = listed.label
     code = code_hash()
-    hashes = [*(f"h-p{i}" for i in range(7)), policy_hash(run)]
+    hashes = [
+        f"{digest}{driven.how}" for digest in (*(f"h-p{i}" for i in range(7)), policy_hash(run))
+    ]
     for name, kind in (("sim", "sim"), ("real", "robot")):
         with TrialStore(folder / name) as store:
-            store.add([_record(k, i, kind, content_hash(scene), hashes[k], label, engine, code)
-                       for k in range(8) for i in range(STARTS)])  # fmt: skip
+            store.add([
+                _record(k, i, kind, content_hash(scene), hashes[k], label, engine, code, driven)
+                for k in range(8) for i in range(STARTS)
+            ])  # fmt: skip
     options = CertifyOptions(
         run=run,
         evaluation=(folder / "sim",),
         real=(folder / "real",),
         scene=str(scene),
         suite=suite,
+        key=key,
     )
     path = run / "certificate.json"
     asked = Wanted(
         run=run,
         policy="p7",
-        policy_hash=policy_hash(run),
+        policy_hash=hashes[-1],
         suite=label,
         conditions=listed.select(3),
-        cell="cell",
-        cell_hash="h-cell",
+        cell=driven.cell,
+        cell_hash=driven.cell_hash,
     )
-    issued = certify(options, path, NOW).issued
+    issued = certify(options, path, now).issued
     return Workplace(folder, run, scene, suite, options, path, issued, asked)
 
 
-def _record(k: int, i: int, kind: str, scene: str, policy: str, suite: str, engine: str, code: str):
+def _record(
+    k: int,
+    i: int,
+    kind: str,
+    scene: str,
+    policy: str,
+    suite: str,
+    engine: str,
+    code: str,
+    driven: Driven,
+):
     good = i < 2 * k + 2
     simulated = kind == "sim"
     return trial(
-        *(f"p{k}", "table" if simulated else "cell", i, 0.9 if good else 0.3, good),
+        *(f"p{k}", "table" if simulated else driven.cell, i, 0.9 if good else 0.3, good),
         policy_hash=policy, suite=suite, kind=kind, reason="success" if good else "time_limit",
-        env_hash=scene if simulated else "h-cell", engine=engine if simulated else "robot",
+        env_hash=scene if simulated else driven.cell_hash, engine=engine if simulated else "robot",
         code=code if simulated else "", episode="" if simulated else f"ep-{k}-{i}",
     )  # fmt: skip
 

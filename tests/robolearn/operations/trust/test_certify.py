@@ -12,6 +12,8 @@ from pathlib import Path
 import mujoco
 import pytest
 import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from eval.trials.suites import load_suite
 from eval.trust.certificate import (
@@ -277,19 +279,19 @@ def test_an_old_one_is_refused(made) -> None:
         read_certificate(made.path, later)
 
 
-def test_signatures(made, tmp_path) -> None:
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+def pem_of(private) -> bytes:
+    """A private key as a file holds it."""
+    return private.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
 
+
+def test_signatures(made, tmp_path) -> None:
     def pem(private) -> Path:
         path = tmp_path / "key.pem"
-        path.write_bytes(
-            private.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
+        path.write_bytes(pem_of(private))
         return path
 
     signed = sign(made.issued.digest, pem(ed25519.Ed25519PrivateKey.generate()))
@@ -406,5 +408,9 @@ def test_the_command_writes_and_says_what_is_lacking(made, capsys) -> None:
     assert main([*words, "--least-success", "0.95"]) == 1
     assert "not enough: a real success of at least 0.806 is shown" in capsys.readouterr().out
     refused(made, "less than 0.95", out, now=dt.datetime.now(dt.UTC))
-    assert main([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["certificate"]["passes"]
+    key = made.folder / "key.pem"
+    key.write_bytes(pem_of(ed25519.Ed25519PrivateKey.generate()))
+    assert main([*words, "--sign", str(key), "--json"]) == 0
+    written = json.loads(capsys.readouterr().out)
+    assert written["certificate"]["passes"]
+    assert read_certificate(out, dt.datetime.now(dt.UTC)).signature == sign(written["digest"], key)
