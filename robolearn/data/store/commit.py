@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -46,6 +47,18 @@ from robolearn.errors import StoreCorruptError
 
 ADVICE = "'robolearn data repair STORE --rebuild-log' makes it anew from them"
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was read of a log: its lines, when the files were what they were (``stamp``), and of
+    which file (``inode``) how many bytes (``size``) hold them; 0: they are no bytes of a file.
+    """
+
+    entries: tuple[LogEntry, ...] = ()
+    stamp: tuple[int, ...] = ()
+    inode: int = 0
+    size: int = 0
 
 
 @runtime_checkable
@@ -90,10 +103,8 @@ class LogReader:
     def __init__(self, store: Path) -> None:
         self.damage = ""
         self._store = store
-        self._stamp: tuple[int, ...] = ()
-        # Of the file that was read: its number, and how many bytes of it hold ``_entries``.
-        self._read: tuple[int, int] = (0, 0)
-        self._entries: tuple[LogEntry, ...] = ()
+        # Replaced as a whole: threads that read at once never mix what they found.
+        self._known = _Known()
 
     def entries(self) -> tuple[LogEntry, ...]:
         """All lines, the store's own first.
@@ -118,21 +129,22 @@ class LogReader:
         where = self._store / LOG_FILE
         try:
             stat = where.stat()
-            stamp = (stat.st_mtime_ns, stat.st_size)
-            if stamp != self._stamp:
+            known, stamp = self._known, (stat.st_mtime_ns, stat.st_size)
+            if stamp != known.stamp:
                 # A log only becomes longer, so what was read of it once is not read again.
-                inode, size = self._read
-                begin = size if inode == stat.st_ino and size < stat.st_size else 0
-                self._entries, size = self._parsed(where, begin, pending)
-                self._read, self._stamp = (stat.st_ino, size), stamp
+                longer = known.inode == stat.st_ino and known.size < stat.st_size
+                before = known if longer else _Known()
+                entries, size = self._parsed(where, before, pending)
+                known = self._known = _Known(entries, stamp, stat.st_ino, size)
         except FileNotFoundError as error:
             raise StoreCorruptError(f"{where} is missing: the commit log was lost") from error
-        return self._entries
+        return known.entries
 
     def _parsed(
-        self, where: Path, begin: int, pending: Pending | None
+        self, where: Path, before: _Known, pending: Pending | None
     ) -> tuple[tuple[LogEntry, ...], int]:
-        """The lines, those before byte ``begin`` as they are known; and where the last one ends."""
+        """The lines, those of ``before`` as they are known; and where the last one ends."""
+        begin = before.size
         data = read_plain(where, begin)
         if pending is not None:
             line = pending.log_size - begin
@@ -141,23 +153,23 @@ class LogReader:
         if not begin:
             return parse_log(data, where), len(data)
         try:
-            return (*self._entries, *parse_log(data, where, self._entries)), begin + len(data)
+            return (*before.entries, *parse_log(data, where, before.entries)), begin + len(data)
         except StoreCorruptError:
             # Another log than the one that was begun with.
-            return self._parsed(where, 0, pending)
+            return self._parsed(where, _Known(), pending)
 
     def _reconstructed(self, error: StoreCorruptError) -> tuple[LogEntry, ...]:
         """Lines from records, as long as the folders with records are what they were."""
         folders = ("", MANIFESTS, ANNOTATIONS, f"{TRASH}/{MANIFESTS}")
         files = [self._store / name for name in (*folders, LOG_FILE, PENDING_FILE)]
         stamp = tuple(f.stat().st_mtime_ns if f.exists() else 0 for f in files)
-        if stamp != self._stamp:
-            self._entries, self._stamp = reconstruct_log(self._store).entries, stamp
-            self._read = (0, 0)
+        known = self._known
+        if stamp != known.stamp:
+            known = self._known = _Known(reconstruct_log(self._store).entries, stamp)
         if self.damage != str(error):
             self.damage = str(error)
             _log.warning("%s; read from manifests and annotations instead. %s", error, ADVICE)
-        return self._entries
+        return known.entries
 
 
 class CommitLog:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robolearn.errors import ConfigError, RobolearnError
+from robolearn.operations.studio.opened import OpenStores
 
 DEEPEST = 8
 """Folders below a root that are looked into."""
@@ -35,7 +36,7 @@ class Kind:
     name: str
     all_of: tuple[tuple[str, ...], ...]
     watched: tuple[str, ...] = ()
-    check: Callable[[Path], str] | None = None
+    check: Callable[[Path, OpenStores], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,11 @@ class Thing:
     problem: str = ""
 
 
-def _store_problem(path: Path) -> str:
-    from robolearn.data.store.store import EpisodeStore
-
-    return EpisodeStore.open(path).damage
+def _store_problem(path: Path, stores: OpenStores) -> str:
+    return stores.damage(path)
 
 
-def _scene_problem(path: Path) -> str:
+def _scene_problem(path: Path, _: OpenStores) -> str:
     missing = [n for n in ("scene.yaml", "scene.xml") if not (path / n).is_file()]
     return f"{', '.join(missing)} is missing: a scene package needs both" if missing else ""
 
@@ -113,6 +112,7 @@ class Finder:
 
     def __init__(self, roots: Sequence[Path]) -> None:
         self.roots = tuple(roots)
+        self.stores = OpenStores()
         self._folders: dict[Path, tuple[int, tuple[str, ...], frozenset[str]]] = {}
         self._problems: dict[tuple[Path, str, int], str] = {}
         self.left_out = 0
@@ -172,7 +172,7 @@ class Finder:
         key = (folder, kind.name, changed)
         problem = self._problems.get(key)
         if problem is None:
-            problem = _problem(kind, folder)
+            problem = _problem(kind, folder, self.stores)
         checked[key] = problem
         path = folder / CERTIFIED if kind is CERTIFICATE else folder
         where = path.relative_to(root).as_posix()
@@ -229,10 +229,10 @@ def _entries(folder: Path) -> tuple[tuple[str, ...], frozenset[str]]:
     return tuple(sorted(folders)), frozenset(names)
 
 
-def _problem(kind: Kind, folder: Path) -> str:
+def _problem(kind: Kind, folder: Path, stores: OpenStores) -> str:
     if kind.check is None:
         return ""
     try:
-        return kind.check(folder)
+        return kind.check(folder, stores)
     except (RobolearnError, OSError, ValueError) as error:
         return str(error)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from robolearn.operations.studio.found import Finder, Thing
+from robolearn.operations.studio.opened import OpenStores
 
 LOOK_S = 1.0
 """Between two looks at the folders."""
@@ -63,6 +64,11 @@ class Library:
     def roots(self) -> tuple[Path, ...]:
         """The folders that are looked into."""
         return self._finder.roots
+
+    @property
+    def stores(self) -> OpenStores:
+        """Every store that is open here."""
+        return self._finder.stores
 
     @property
     def left_out(self) -> int:

@@ -203,18 +203,12 @@ class OpenStore:
 
 def open_store(ask: Ask) -> OpenStore:
     """The store that a request is about, kept open; errors as :meth:`EpisodeStore.open`."""
-    path = ask.thing.path
+    store = ask.library.stores.open(ask.thing.path)
 
     def build() -> OpenStore:
-        store = EpisodeStore.open(path)
         return OpenStore(store, EpisodeCache(store.uuid))
 
-    # By its store.json: another store may have been put into the same place.
-    try:
-        stamp = (path / "store.json").stat().st_ino
-    except OSError:
-        stamp = 0
-    return ask.library.keep(("store", ask.thing.id), build, stamp)
+    return ask.library.keep(("store", ask.thing.id), build, store)
 
 
 def _info(data: bytes | None, name: str) -> EpisodeInfo | None:
