@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -86,6 +87,8 @@ class EvaluationData:
     judged: tuple[JudgedResult, ...]
     comparison: Comparison | None
     agreement: tuple[Agreement, ...]
+    # Of which worlds, or of which trials beside these, that cannot be said, and why.
+    not_agreed: tuple[str, ...]
     variants: tuple[VariantEffect, ...]
     failures: tuple[Failure, ...]
     clips: tuple[Clip, ...]
@@ -224,6 +227,7 @@ def evaluation_data(
     main = [r for trials in cells.values() for r in trials]
     policies = {policy for _, policy in cells}
     plans, (gaps, without) = _plans(folder, main), generalisation(asked, cells)
+    agreement, not_agreed = _agreements(asked, cells, mine)
     rule = rule or declared(plans, frozenset(r.plan for r in main), max(map(len, cells.values())))
     return EvaluationData(
         asked=asked,
@@ -235,7 +239,8 @@ def evaluation_data(
         )
         if len(policies) > 1
         else None,
-        agreement=_agreements(asked, cells, mine),
+        agreement=agreement,
+        not_agreed=not_agreed,
         variants=variant_effects(main, rule.alpha),
         failures=failures(main),
         clips=_clips(folder, cells),
@@ -268,8 +273,38 @@ def _compared(
     groups: Groups,
     interval: ScoreInterval,
 ) -> Comparison:
-    found = compare_policies(counted, rule, groups=groups, common=True, least=1, interval=interval)
-    return replace(found, standings=standings(found, counted, every, plans))
+    kept, odd = _with_shared_starts(counted)
+    here = {r.policy for r in kept}
+    groups = {name: runs for name, runs in groups.items() if here.issuperset(runs)}
+    found = compare_policies(kept, rule, groups=groups, common=True, least=1, interval=interval)
+    worlds = tuple(replace(w, notes=(*w.notes, *odd.get(w.world, ()))) for w in found.worlds)
+    return replace(found, worlds=worlds, standings=standings(found, kept, every, plans))
+
+
+def _with_shared_starts(
+    records: Sequence[TrialRecord],
+) -> tuple[list[TrialRecord], Mapping[str, Sequence[str]]]:
+    """The trials of policies that share a start in each world, and in words by world whose trials
+    share none: one that was tried under other starts takes no comparison from the others.
+    """
+    cells: dict[str, dict[str, set[tuple[str, int]]]] = {}
+    for r in records:
+        cells.setdefault(r.env, {}).setdefault(r.policy, set()).add((r.condition, r.seed))
+    odd: dict[str, list[str]] = {}
+    for world, policies in cells.items():
+        if set.intersection(*policies.values()):
+            continue
+        had = Counter(start for starts in policies.values() for start in starts)
+        start = max(had, key=lambda s: had[s])
+        names = [p for p, starts in policies.items() if start in starts]
+        left_out = [p for p in policies if p not in names]
+        odd[world] = [
+            f"'{p}' is not compared here: no start was tried with it and all of {', '.join(names)}"
+            for p in left_out
+        ]
+        for p in left_out:
+            del policies[p]
+    return [r for r in records if r.policy in cells[r.env]], odd
 
 
 _Cells = Mapping[tuple[str, str], Sequence[TrialRecord]]
@@ -288,12 +323,15 @@ def _judged(asked: Evaluation, cells: _Cells) -> tuple[JudgedResult, ...]:
 
 def _agreements(
     asked: Evaluation, cells: _Cells, records: Sequence[TrialRecord]
-) -> tuple[Agreement, ...]:
-    """How far the source world agrees with itself and with the other worlds, per policy."""
+) -> tuple[tuple[Agreement, ...], tuple[str, ...]]:
+    """How far the source world agrees with itself and with the other worlds, per policy; and in
+    words where no start was tried on both sides.
+    """
     source = asked.source_world
     if not asked.placed:
-        return ()
+        return (), ()
     found: list[Agreement] = []
+    without: list[str] = []
     for policy in dict.fromkeys(p for w, p in cells if w == source):
         own = cells[source, policy]
         mine = [r for r in records if (r.env, r.policy) == (source, policy)]
@@ -304,8 +342,29 @@ def _agreements(
             *(("world", trials) for trials in others),
             ("noise", [r for r in mine if r.variant == "noise"]),
         ]
-        found += [agree(own, trials, kind) for kind, trials in compared if trials]
-    return tuple(found)
+        starts = {r.condition for r in own}
+        for kind, trials in (c for c in compared if c[1]):
+            alone = [r for r in trials if r.condition not in starts]
+            if len(alone) < len(trials):
+                found.append(agree(own, trials, kind))
+            if alone and (kind != "world" or len(alone) == len(trials)):
+                without.append(_unpaired(policy, source, kind, alone, len(trials)))
+    return tuple(found), tuple(without)
+
+
+def _unpaired(
+    policy: str, source: str, kind: AgreementKind, alone: Sequence[TrialRecord], of: int
+) -> str:
+    if kind == "world":
+        return (
+            f"how far {alone[0].env} agrees with {source} about '{policy}' cannot be said: no start"
+            " was tried in both"
+        )
+    what = "with a moved start" if kind == "moved" else "with other noise"
+    return (
+        f"{len(alone)} of {of} trials of '{policy}' {what} agree with nothing: {source} has no"
+        f" trial of the start itself, for example {alone[0].condition}"
+    )
 
 
 def _clips(folder: Path, cells: _Cells) -> tuple[Clip, ...]:

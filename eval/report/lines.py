@@ -47,7 +47,7 @@ def evaluation_lines(evaluation: EvaluationData) -> list[str]:
             f"{policy} in {world}, {measure}: seen {seen}, unseen {unseen}, gap {gap}, {over} {n}"
         )
     lines += evaluation.not_generalised
-    lines += evaluation.apart
+    lines += [*evaluation.apart, *evaluation.not_agreed]
     return lines + [f"{a.policy}: {a.words}" for a in evaluation.agreement]
 
 

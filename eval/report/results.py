@@ -136,7 +136,7 @@ def _limits(evaluation: EvaluationData) -> str:
             f"The evaluation is not finished: {evaluation.missing} of {wanted} trials are missing;"
             " 'robolearn evaluate' with the same words goes on."
         )
-    body += "".join(note(sentence(words)) for words in evaluation.apart)
+    body += "".join(note(sentence(words)) for words in (*evaluation.apart, *evaluation.not_agreed))
     if evaluation.asked.inferred:
         body += note(
             "The trials come from an earlier release, which did not write down beside them what"

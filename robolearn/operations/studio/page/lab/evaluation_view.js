@@ -40,7 +40,7 @@ export async function show(main, place, app) {
     if (!x) return [d.rates.length ? section("Success", rates(d.rates)) : "", trials, elsewhere()];
     return [
       section("Results", results(x.results), x.apart.map((w) => el("p.muted.small", sentence(w)))),
-      comparison(x.comparison, d.rule, d.standings, state), trials, failures(x.failures), variants(x.variants), generalisation(x.generalisation, x.not_generalised), agreement(x.agreement), elsewhere(),
+      comparison(x.comparison, d.rule, d.standings, state), trials, failures(x.failures), variants(x.variants), generalisation(x.generalisation, x.not_generalised), agreement(x.agreement, x.not_agreed), elsewhere(),
       folded("What was asked", () => [facts([["protocol", x.asked.protocol], ["suite", x.asked.suite], ["worlds", x.asked.worlds.map((w) => `${w.name} (${w.engine})`).join("; ")],
         ["policies", x.asked.policies.map((p) => `${p.name}${p.run ? ` (${p.run})` : ""}`).join("; ")], ["code", x.asked.code], ["commit", x.asked.commit], ["judge", x.asked.judge], ["libraries", x.asked.libraries]]),
         x.asked.command ? command(x.asked.command) : ""]),

@@ -21,7 +21,9 @@ export function results(rows) {
 export function comparison(found, rule, standings, state) {
   if (!found || !found.worlds.length) return "";
   const worlds = found.worlds.filter((w) => w.effects.length);
-  if (!worlds.length) return "";
+  // Of a world without a pair its notes say why there is none.
+  const alone = found.worlds.filter((w) => !w.effects.length && w.notes.length).map((w) => el("p.muted.small", `${w.world}: ${w.notes.map(sentence).join(" ")}`));
+  if (!worlds.length) return alone.length ? section("Compare two policies", alone) : "";
   const body = el("div", {"aria-live": "polite"});
   const world = el("select", {"aria-label": "World", onchange: () => { state.world = world.value; fill(); }}, worlds.map((w) => el("option", {value: w.world, selected: w.world === state.world}, w.world)));
   const a = el("select", {"aria-label": "One policy", onchange: () => { state.a = a.value; answer(); }}), b = el("select", {"aria-label": "The other policy", onchange: () => { state.b = b.value; answer(); }});
@@ -39,19 +41,19 @@ export function comparison(found, rule, standings, state) {
     const w = chosen();
     if (a.value === b.value) { body.replaceChildren(el("p.muted", "Choose two different policies.")); return; }
     const e = w.effects.find((x) => (x.a === a.value && x.b === b.value) || (x.a === b.value && x.b === a.value));
-    if (!e) { body.replaceChildren(el("p.muted", "These two were not compared here.")); return; }
+    if (!e) { body.replaceChildren(el("p.muted", "These two were not compared here."), ...w.notes.map((n) => el("p.muted.small", sentence(n)))); return; }
     body.replaceChildren(el("div",
       el("p.verdict", e.decision ? tag(`${e.decision} is better`, "good") : tag("not separated", "warn"), " ", sentence(e.words)),
       words(["", `${e.b} minus ${e.a}`, "", "p", "starts"], [
         ["success", interval(e.success, {from: -1, to: 1}), el("span.nowrap", intervalText(e.success)), fmt.number(found.rule.by === "success" ? e.p : e.other_p, 2), e.n],
         ["score", interval(e.score, {from: -1, to: 1}), el("span.nowrap", intervalText(e.score)), fmt.number(found.rule.by === "score" ? e.p : e.other_p, 2), e.n]], 3),
       e.only_a === null ? "" : el("p.muted.small", `Only ${e.a} solved ${e.only_a} of the starts, only ${e.b} ${e.only_b}.`),
-      w.notes.map((n) => el("p.muted.small", n))));
+      w.notes.map((n) => el("p.muted.small", sentence(n)))));
   }
   fill();
   const every = worlds.flatMap((w) => w.effects.map((e) => [w.world, e.a, e.b, el("span.nowrap", intervalText(e.success)), fmt.number(e.p, 2), e.decision ? tag(e.decision, "good") : el("span.muted", "not separated")]));
   return section("Compare two policies", el("div.row", worlds.length > 1 ? world : el("span.muted", worlds[0].world), a, el("span", "and"), b), body,
-    el("p.muted.small", `Rule: ${rule}.`), standings.map((s) => el("p.muted.small", sentence(s))),
+    el("p.muted.small", `Rule: ${rule}.`), standings.map((s) => el("p.muted.small", sentence(s))), alone,
     every.length > 1 ? el("details.folded", el("summary", `All ${every.length} pairs`), words(["world", "a", "b", "success, b minus a", "p", "better"], every, 6)) : "");
 }
 
@@ -76,8 +78,8 @@ export function generalisation(rows, without) {
     rows.map((g) => [el("b", g.policy), g.world, g.over, intervalText(g.success.seen), intervalText(g.success.unseen), el("span.nowrap", intervalText(g.success.gap))])) : "", without.map((w) => el("p.muted.small", sentence(w))));
 }
 
-export function agreement(rows) {
-  if (!rows.length) return "";
-  return section("Do the worlds agree, start by start?", words(["policy", "compared", "correlation of progress", "of success (phi)", "n"],
-    rows.map((r) => [el("b", r.policy), r.kind === "world" ? `${r.world} with ${r.source}` : `${r.source} with itself, ${r.kind === "moved" ? "starts moved a little" : "other noise"}`, el("span.nowrap", intervalText(r.pearson)), el("span.nowrap", intervalText(r.phi)), r.n]), 4));
+export function agreement(rows, without) {
+  if (!rows.length && !without.length) return "";
+  return section("Do the worlds agree, start by start?", rows.length ? words(["policy", "compared", "correlation of progress", "of success (phi)", "n"],
+    rows.map((r) => [el("b", r.policy), r.kind === "world" ? `${r.world} with ${r.source}` : `${r.source} with itself, ${r.kind === "moved" ? "starts moved a little" : "other noise"}`, el("span.nowrap", intervalText(r.pearson)), el("span.nowrap", intervalText(r.phi)), r.n]), 4) : "", without.map((w) => el("p.muted.small", sentence(w))));
 }

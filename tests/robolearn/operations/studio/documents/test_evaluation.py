@@ -53,6 +53,44 @@ def test_the_report_of_an_evaluation(results: Path) -> None:
     assert plain(comparison_document([path]))["comparison"]["worlds"]
 
 
+def _tried(folder: Path, *rows) -> dict:
+    with TrialStore(folder) as table:
+        table.add(rows)
+    found = plain(evaluation_document(folder))
+    assert found["problems"] == []
+    return found["data"]
+
+
+def test_an_odd_moved_trial_costs_no_comparison(tmp_path: Path) -> None:
+    rows = [trial(p, "w", i, 0.5, i < k) for p, k in (("a", 2), ("b", 5)) for i in range(6)]
+    elsewhere = [trial(p, "other", 10 + i, 0.5, False) for p in "ab" for i in range(3)]
+    found = _tried(tmp_path, *rows, *elsewhere, trial("a", "w", 40, 0.5, True, variant="moved"))
+    assert [w["effects"][0]["n"] for w in found["comparison"]["worlds"]] == [6, 3]
+    assert found["agreement"] == []
+    words = "; ".join(found["not_agreed"])
+    assert "1 of 1 trials of 'a' with a moved start" in words
+    assert "pusht-0040" in words
+    assert "how far other agrees with w about 'b' cannot be said" in words
+    one = trial("a", "w", 3, 0.5, True, variant="moved")
+    found = _tried(tmp_path, dataclasses.replace(one, seed=77))
+    assert [(a["policy"], a["kind"], a["n"]) for a in found["agreement"]] == [("a", "moved", 1)]
+    assert "1 of 2 trials" in found["not_agreed"][0]
+
+
+def test_a_policy_without_a_common_start_leaves_the_others_their_comparison(
+    tmp_path: Path,
+) -> None:
+    rows = [trial(p, "w", i, 0.5, i < k) for p, k in (("a", 2), ("b", 5)) for i in range(6)]
+    found = _tried(tmp_path, trial("odd", "w", 30, 0.5, True), *rows)
+    world = found["comparison"]["worlds"][0]
+    assert [(e["a"], e["b"], e["n"]) for e in world["effects"]] == [("a", "b", 6)]
+    assert "'odd' is not compared here" in world["notes"][-1]
+    assert {r["policy"] for r in found["results"]} == {"a", "b", "odd"}
+    apart = _tried(tmp_path / "apart", trial("a", "w", 0, 0.5, True), trial("b", "w", 1, 0.5, True))
+    assert apart["comparison"]["worlds"][0]["effects"] == []
+    assert "no start was tried with it and all of a" in apart["comparison"]["worlds"][0]["notes"][0]
+
+
 def test_trials_come_in_pages_and_say_what_plays_them(results: Path) -> None:
     path = results / "evaluate"
     every = trials_document(path, 0, 10_000)
