@@ -1,4 +1,4 @@
-"""Drawn rigs of two cameras (on the flange, beside the arm), corners off by 0.3 px, 20 pictures.
+"""Drawn rigs of two cameras (on the flange, beside the arm), corners off by 0.3 px, 40 pictures.
 
 make bench ONLY=calibration
 
@@ -17,7 +17,7 @@ from robolearn.geometry import inverse, pose_error, rotvec_from_rotation
 from tests.benchmarks.floors import at_most
 from tests.robolearn.calibration.rigs import draw_rig
 
-DRAWS, LONG_DRAWS, PICTURES = 10, 100, 20
+DRAWS, LONG_DRAWS, PICTURES = 10, 100, 40
 
 
 def rows(long: bool = False) -> list[dict[str, Any]]:
