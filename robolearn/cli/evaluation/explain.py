@@ -26,6 +26,8 @@ class Args:
 
     # Run directories of the policies, or 'scripted[:NOISE]' for the task's expert.
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    # Policies on servers, too, ws://HOST:PORT; their token in ROBOLEARN_TOKEN.
+    server: tuple[str, ...] = ()
     # Folder of real trials: 'robolearn trial' (unblinded) or 'deploy'.
     like: Path | None = None
     # The scene that simulates them.
@@ -54,7 +56,7 @@ class Args:
     batch: int = 1
     # Of what is drawn anew.
     seed: int = 0
-    # How chunks become commands; of a plan's trials as the plan says.
+    # How chunks become commands; default: of a plan's trials and of a deployment's as these say.
     execution: Annotated[Execution, tyro.conf.arg(name="")] = field(default_factory=Execution)
     # Print one JSON document and nothing else.
     json: bool = False
@@ -65,7 +67,8 @@ def main(argv: list[str]) -> int:
     args = parse(Args, argv, "explain", Args.__doc__ or "")
     if args.like is None or not args.world:
         raise ConfigError("give --like FOLDER (real trials) and --world SCENE (their simulator)")
-    if not args.runs:
+    runs = (*args.runs, *args.server)
+    if not runs:
         raise ConfigError("give the policies of the real trials: robolearn explain RUN [RUN ...]")
     output_folder(args.out, "--out", "simulated trials")
     from eval.report.trust.causes import causes_document, causes_lines
@@ -78,7 +81,7 @@ def main(argv: list[str]) -> int:
             advance(p.added, f"{p.policy} in {p.world}: {p.n} trials")
 
         report = explain(
-            args.runs,
+            runs,
             args.like,
             args.world,
             args.out,

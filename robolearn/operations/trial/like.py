@@ -26,7 +26,10 @@ from eval.trials.rollouts import PolicyEntry
 from eval.trials.suites import Suite, nudged
 from eval.trials.table import TrialStore, has_trials, read_trials
 from robolearn.agents.execution import Execution
+from robolearn.config import from_dict
+from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError
+from robolearn.operations.deploy.result import DOCUMENT
 from robolearn.operations.evaluate import (
     AS_TRAINED,
     policy_entries,
@@ -88,7 +91,8 @@ def evaluate_like(
 ) -> LikeResult:
     """Simulate every policy from the starts of its real trials in ``like``; resumes.
 
-    Of blinded trials (once they are unblinded) suite, length and execution are the plan's.
+    Of blinded trials (once they are unblinded) suite, length and execution are the plan's, of a
+    deployment the execution is its own.
     :class:`ConfigError` for options that make no sense here, :class:`DataError` for trials without
     measured starts, of another suite, or of none of the policies.
     """
@@ -140,9 +144,24 @@ def like_suite(like: Path, options: EvaluateOptions) -> Suite:
 
 
 def _execution(like: Path, execution: Execution) -> Execution:
-    if execution != AS_TRAINED or not (like / PLAN_FILE).is_file():
+    """The one that was asked for, else that of the trials' plan, or of their deployment."""
+    if execution != AS_TRAINED:
         return execution
-    return read_locked(like).plan.execution
+    if (like / PLAN_FILE).is_file():
+        return read_locked(like).plan.execution
+    return _deployed(like) if (like / DOCUMENT).is_file() else execution
+
+
+def _deployed(like: Path) -> Execution:
+    """How the chunks of a deployment were executed, as its episodes keep it."""
+    store = EpisodeStore.open(like / "store")
+    found = list[Execution]()
+    for name in store.ids():
+        kept = store.meta(name).provenance.get("execution")
+        how = AS_TRAINED if kept is None else from_dict(Execution, kept, where=f"episode {name}")
+        found += [] if how in found else [how]
+    # Of several none is everybody's; the names of the policies tell them apart.
+    return found[0] if len(found) == 1 else AS_TRAINED
 
 
 def _starts(

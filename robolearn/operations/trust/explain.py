@@ -28,8 +28,10 @@ from robolearn.operations.evaluate import AS_TRAINED, policy_task_space
 from robolearn.operations.evaluate_options import EvaluateOptions
 from robolearn.operations.reality.worlds import make_world
 from robolearn.operations.trial.like import LikeOptions, evaluate_like, like_suite, real_trials
+from robolearn.spec import SignalSpec
 from robolearn.types import TrialRecord
 from sim.perturbations.kinds import PERTURBATIONS, split_perturbations
+from sim.world_name import WorldName
 
 _SHIFT = "_shift"
 # What can be wrong with a scene: the name of its shift (``sim/perturbations/shifts.py``).
@@ -78,14 +80,16 @@ def explain(
     what: ExplainOptions = EVERYTHING,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> CausesReport:
-    """Simulate ``runs`` in the scene ``world`` and in shifted ones from the starts of the real
-    trials in ``like``, and say what explains the gap; resumes.
+    """Simulate ``runs`` (as :func:`~robolearn.operations.evaluate.evaluate` takes them) in the
+    scene ``world`` and in shifted ones from the starts of the real trials in ``like``, and say what
+    explains the gap; resumes.
 
     :class:`ConfigError` for a world without parameters to shift, :class:`DataError` for trials that
     do not pair up.
     """
-    suite = like_suite(like, options)
-    shifts, left_out = shifts_in(world, suite, what, pictured=_sees(runs))
+    suite, seen = like_suite(like, options), _pictures(runs)
+    _require_shown(seen, world)
+    shifts, left_out = shifts_in(world, suite, what, pictured=bool(seen))
     worlds = (world, *(s.world for s in shifts))
     asked = dataclasses.replace(options, worlds=worlds)
     evaluate_like(runs, like, out, asked, execution, how, on_progress)
@@ -198,6 +202,28 @@ def _refused(world: str, suite: Suite) -> str:
     return ""
 
 
-def _sees(runs: Sequence[str | Path]) -> bool:
+def _pictures(runs: Sequence[str | Path]) -> tuple[SignalSpec, ...]:
+    """What policies look at."""
     spaces = [policy_task_space(run) for run in runs if expert_noise(str(run)) is None]
-    return any(s.is_image for space in spaces for s in space.observations)
+    return tuple(s for space in spaces for s in space.observations if s.is_image)
+
+
+def _require_shown(seen: Sequence[SignalSpec], world: str) -> None:
+    """:class:`ConfigError` where a world does not show what policies look at."""
+    if not seen:
+        return
+    env = make_world(env_builder(world).world)
+    offered = {s.name for s in env.spec.signals}
+    env.close()
+    missing = [s for s in seen if s.name not in offered]
+    if missing:
+        names = dict.fromkeys(s.name for s in missing)
+        options = {"camera": "+".join(n.removesuffix("/image") for n in names)}
+        sides = {side for s in missing for side in s.shape[:2]}
+        options |= {"size": str(max(sides))} if len(sides) == 1 else {}
+        parsed = WorldName.parse(world)
+        shown = dataclasses.replace(parsed, options={**parsed.options, **options})
+        raise ConfigError(
+            f"policies look at {', '.join(names)}, which '{world}' does not show; name its pictures"
+            f" with the world, as in '{shown}'"
+        )

@@ -7,12 +7,19 @@ import pytest
 
 from eval.trials.suites import load_suite
 from eval.trials.table import TrialStore, read_trials
+from robolearn.agents.execution import Execution
+from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError
+from robolearn.inference.server import PolicyServer, ServeConfig
+from robolearn.operations.builders import executed_as
+from robolearn.operations.deploy.result import DOCUMENT
 from robolearn.operations.evaluate_options import EvaluateOptions
 from robolearn.operations.trial import like as module
 from robolearn.operations.trial.like import LikeOptions, evaluate_like
 from robolearn.operations.trust.trials import trust_of_trials
+from tests.episodes import small_episode
 from tests.hardware.lab import CONFIG
+from tests.mocks import WalkPolicy
 
 SUITE = CONFIG.parents[1] / "eval" / "pusht.yaml"
 
@@ -81,3 +88,46 @@ def test_what_cannot_be_paired_is_refused(tmp_path):
     odd = dataclasses.replace(options, conditions=5)
     with pytest.raises(ConfigError, match="leave plan, conditions and repeat out"):
         evaluate_like(["scripted"], tmp_path / "real", tmp_path / "sim", odd)
+
+
+def as_deployed(folder, suite, *executions):
+    """Trials on a cell as a deployment of a served policy leaves them, an execution each."""
+    (folder / DOCUMENT).parent.mkdir()
+    (folder / DOCUMENT).write_text("{}")
+    store = EpisodeStore.create(folder / "store")
+    for i, how in enumerate(executions):
+        plain = small_episode(i)
+        kept = {"execution": dataclasses.asdict(how)}
+        with store.writer() as writer:
+            writer.append(
+                dataclasses.replace(plain, meta=dataclasses.replace(plain.meta, provenance=kept))
+            )
+        name, digest = executed_as("walk", "hash-of-walk", execution=how)
+        condition = suite.select(2)[i]
+        told = {"policy": name, "policy_hash": digest, "condition": condition.id}
+        told |= {"env": "cell", "env_hash": "c", "engine": "robot", "kind": "robot", "code": ""}
+        achieved = {"block/pose": condition.poses["block/pose"]}
+        with TrialStore(folder) as table:
+            table.add(
+                [dataclasses.replace(by_the_expert(), **told, achieved=achieved, episode=f"e{i}")]
+            )
+
+
+def test_a_deployment_says_itself_how_its_policy_was_executed(tmp_path, short, monkeypatch):
+    """The policy runs on a server, as it did on the cell."""
+    token = "token-of-the-test"
+    monkeypatch.setenv("ROBOLEARN_TOKEN", token)
+    suite, ahead = load_suite(SUITE), Execution(lead_ticks=1, realtime_chunking=True)
+    as_deployed(tmp_path / "real", suite, ahead, ahead)
+    as_deployed(tmp_path / "mixed", suite, ahead, Execution(execute=2))
+    options = EvaluateOptions(suite=SUITE, worlds=("gym_pusht",), workers=0)
+    server = PolicyServer(WalkPolicy(), ServeConfig(token=token), "walk", "hash-of-walk")
+    try:
+        how = LikeOptions(rollouts=1)
+        found = evaluate_like([server.url], tmp_path / "real", tmp_path / "sim", options, how=how)
+        with pytest.raises(DataError, match="the same options of execution"):
+            evaluate_like([server.url], tmp_path / "mixed", tmp_path / "s", options, how=how)
+    finally:
+        server.close()
+    assert {r.policy for r in found.trials} == {"walk+lead_ticks=1,realtime=True"}
+    assert len(found.trials) == 2

@@ -5,13 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Generator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from eval.report.trust.causes import advice, causes_lines
+from robolearn.cli.evaluation import explain as explaining
 from robolearn.cli.main import main
+from robolearn.contracts import PolicySpec
 from robolearn.errors import ConfigError, DataError
+from robolearn.inference.server import PolicyServer, ServeConfig
 from robolearn.operations import evaluate as evaluating
 from robolearn.operations.evaluate import evaluate
 from robolearn.operations.evaluate_options import EvaluateOptions
@@ -20,6 +25,9 @@ from robolearn.operations.trial import like as liking
 from robolearn.operations.trial.like import LikeOptions
 from robolearn.operations.trust.explain import ExplainOptions, explain, shifts_in
 from robolearn.operations.trust.trials import trust_of_trials
+from robolearn.spec import EmbodimentSpec, TaskSpace
+from robolearn.types import PolicyInput, PolicyOutput
+from sim.worlds import make_world
 from tests.command_reference import help_text
 
 SUITE = Path("configs/eval/so101_reach.yaml")
@@ -87,6 +95,59 @@ def test_a_scene_in_which_nothing_is_wrong_is_not_accused(tmp_path) -> None:
     report = explained(tmp_path, "so101_reach~friction_shift=0.1")
     assert (report.verdict, report.suspects) == ("nothing shown", ())
     assert "nothing shown" in causes_lines(report)[0]
+
+
+SHOWN = "so101_reach,camera=top,size=32"
+
+
+class Phototropic:
+    """Goes a share of the way to the goal: as much of it as the picture is bright."""
+
+    def __init__(self, spec: EmbodimentSpec) -> None:
+        wanted = ("arm/joint_position", "goal/joint_position", "top/image")
+        observed = tuple(s for s in spec.signals if s.name in wanted)
+        space = TaskSpace(observed, tuple(spec.actions), spec.rate_hz)
+        self.spec = PolicySpec(space, n_obs=1, horizon=1, execute=1)
+
+    def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
+        seen = request.observations
+        light = seen["top/image"].mean(axis=(1, 2, 3, 4))[:, None] / 255.0
+        q, goal = (seen[f"{name}/joint_position"][:, -1] for name in ("arm", "goal"))
+        chunks = np.repeat((q + 0.5 * light * (goal - q))[:, None, None], n, axis=1)
+        return PolicyOutput(chunks, np.zeros(chunks.shape[:2]), request.t_ns)
+
+
+@pytest.fixture
+def served(monkeypatch) -> Generator[str]:
+    """The address of a policy that looks at pictures, on a server."""
+    monkeypatch.setenv("ROBOLEARN_TOKEN", "token-of-the-test")
+    world = make_world(SHOWN)
+    spec = world.spec
+    world.close()
+    server = PolicyServer(
+        Phototropic(spec), ServeConfig(token="token-of-the-test"), "moth", "hash-of-moth"
+    )
+    yield server.url
+    server.close()
+
+
+@pytest.mark.usefixtures("short")
+def test_a_policy_on_a_server_that_looks_at_pictures_tells_a_darker_room(
+    tmp_path, served: str, capsys
+) -> None:
+    reality = f"{SHOWN}~light_shift=-0.6"
+    options = EvaluateOptions(suite=SUITE, worlds=(reality,), conditions=8, workers=0, videos=0)
+    evaluate([served], tmp_path / "real", options)
+    words = ["explain", "--server", served, "--like", str(tmp_path / "real"), "--by", "score"]
+    words += ["--out", str(tmp_path / "sim"), "--suite", str(SUITE)]
+    words += ["--real-world", reality, "--rollouts", "2", "--workers", "0", "--levels", "-1"]
+    words += ["--parameters", "light", "camera", "--json"]
+    with pytest.raises(ConfigError, match=f"does not show; name its pictures.*'{SHOWN}'"):
+        explaining.main([*words[1:], "--world", "so101_reach"])
+    assert main([*words, "--world", SHOWN]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["verdict"], found["suspects"]) == ("found", ["light"])
+    assert found["parameters"][0]["best"]["level"]["value"] == pytest.approx(-0.6, abs=0.2)
 
 
 def test_what_cannot_be_shifted_is_said(tmp_path) -> None:
