@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from eval.statistics.intervals import Estimate, bounded_mean, wilson
 from robolearn.shapes import FloatRows, Floats, OwnFloats
 
 
@@ -135,6 +136,18 @@ def pooled(tables: Sequence[TaskTable]) -> TaskTable:
         for name in names
     )
     return TaskTable("pooled", pairs, pooled=True)
+
+
+def rate_interval(parts: Sequence[Outcomes], level: float = 0.95) -> Estimate | None:
+    """The mean of one task's trials: Wilson's interval of successes, that of the bounded mean of
+    scores. None for a mean over tasks, and where the number of trials is not known.
+    """
+    (first, *more) = parts
+    if more or first.trials is None:
+        return None
+    if first.scores is not None:
+        return bounded_mean(first.scores, level=level)
+    return wilson(round(first.rate * first.trials), first.trials, level)
 
 
 def _mean(parts: Sequence[Outcomes]) -> float:

@@ -35,10 +35,9 @@ from eval.report.trust.lines import (
     policy_rows,
     remarks,
 )
-from eval.statistics.intervals import bounded_mean, wilson
 from eval.trust.measures import MEASURES
 from eval.trust.report import TaskTrust, TrustReport
-from eval.trust.tables import Outcomes
+from eval.trust.tables import rate_interval
 
 # More names beside points cannot be read.
 _NAMED = 12
@@ -159,9 +158,10 @@ def _scatter(t: TaskTrust) -> Plot:
         axes.plot([0, 1], [0, 1], color=SOFT, lw=1, ls="--")
         for pair, x, y in zip(t.table.pairs, t.table.sim, t.table.real, strict=True):
             for parts, across in ((pair.sim, False), (pair.real, True)):
-                ends = _interval(parts)
-                if ends is not None:
-                    line = ([x, x], list(ends)) if across else (list(ends), [y, y])
+                found = rate_interval(parts)
+                if found is not None:
+                    ends = [found.low, found.high]
+                    line = ([x, x], ends) if across else (ends, [y, y])
                     axes.plot(*line, color=COLOURS[0], lw=1.2, alpha=0.45)
             axes.plot(x, y, "o", color=COLOURS[0], ms=6 if t.table.k <= 60 else 3, mec="white")
             if t.table.k <= _NAMED:
@@ -172,18 +172,6 @@ def _scatter(t: TaskTrust) -> Plot:
         axes.grid(alpha=0.25)
 
     return drawn(draw, _WIDTH, _WIDTH)
-
-
-def _interval(parts: tuple[Outcomes, ...]) -> tuple[float, float] | None:
-    """Of one task's trials; means over tasks have none here."""
-    (first, *more) = parts
-    if more or first.trials is None:
-        return None
-    if first.scores is not None:
-        found = bounded_mean(first.scores)
-    else:
-        found = wilson(round(first.rate * first.trials), first.trials)
-    return found.low, found.high
 
 
 def _against_noise(t: TaskTrust) -> Plot:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from eval.statistics.intervals import Estimate
 from eval.trials.pages import trial_count
 from eval.trials.table import SCORED, read_trials
 from eval.trust.report import TrustReport
+from eval.trust.tables import Outcomes, rate_interval
 from robolearn.operations.studio.documents.command_line import command_line
 from robolearn.operations.studio.documents.evaluation import MOST_TRIALS
 from robolearn.operations.studio.documents.problems import Problem, Problems
@@ -43,12 +46,25 @@ class TrialPair:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyRates:
+    """The mean outcome of a policy in a task on both sides; the ends of an interval are NaN where
+    nobody knows them (a rate without its number of trials).
+    """
+
+    task: str
+    policy: str
+    real: Estimate
+    sim: Estimate
+
+
+@dataclass(frozen=True, slots=True)
 class TrustDocument:
-    """A simulator judged by trials of both worlds."""
+    """A simulator judged by trials of both worlds. ``rates``: of each task's policies."""
 
     real: str
     sim: str
     report: TrustReport | None
+    rates: tuple[PolicyRates, ...]
     # The report as lines, and the same for a terminal.
     lines: tuple[str, ...]
     command: str
@@ -80,6 +96,7 @@ def trust_document(
         real=str(real),
         sim=str(sim),
         report=None if found is None else found.report,
+        rates=() if found is None else _rates(found.report),
         lines=() if found is None else tuple(found.lines),
         command=command_line(
             "trust",
@@ -91,6 +108,22 @@ def trust_document(
         pairs=pairs[:MOST_PAIRS],
         problems=problems.found,
     )
+
+
+def _rates(report: TrustReport) -> tuple[PolicyRates, ...]:
+    return tuple(
+        PolicyRates(t.table.task, p.policy, _rate(p.real), _rate(p.sim))
+        for t in report.tasks
+        for p in t.table.pairs
+    )
+
+
+def _rate(parts: Sequence[Outcomes]) -> Estimate:
+    known = rate_interval(parts)
+    if known is not None:
+        return known
+    mean = sum(o.rate for o in parts) / len(parts)
+    return Estimate(mean, math.nan, math.nan, 0, "not known")
 
 
 def _pairs(real: Path, sim: Path, real_world: str, sim_world: str) -> tuple[TrialPair, ...]:

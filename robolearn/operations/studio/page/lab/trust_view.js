@@ -29,20 +29,21 @@ export async function show(main, place, app) {
   async function look() {
     const query = new URLSearchParams({real, sim, ...asked});
     const d = await getJson(`/api/trust?${query}`);
-    body.replaceChildren(...[problems(d.problems), ...(d.report ? d.report.tasks.map(task) : []), pairs(d), d.lines.length ? el("details.folded", el("summary", "The whole report"), el("pre.command.long", d.lines.join("\n"))) : "", section("The same in a terminal", command(d.command))].filter(Boolean));
+    body.replaceChildren(...[problems(d.problems), ...(d.report ? d.report.tasks.map((t) => task(t, d.rates.filter((r) => r.task === t.table.task))) : []), pairs(d), d.lines.length ? el("details.folded", el("summary", "The whole report"), el("pre.command.long", d.lines.join("\n"))) : "", section("The same in a terminal", command(d.command))].filter(Boolean));
   }
 
-  function task(t) {
-    const j = t.judgement, mean = (list) => (list.length ? list.reduce((a, r) => a + r.rate, 0) / list.length : null);
+  function task(t, rates) {
+    const j = t.judgement;
     const measures = Object.entries(t.measures).map(([name, m]) => [name, m.value === null ? el("span.muted", m.why) : fmt.number(m.value, 3), span(m.over_trials), span(m.over_policies)]);
     return section(t.table.task,
       el("p.verdict", tag(j.verdict, TONES[j.verdict] || "warn"), " ", sentence(j.why || "")),
       t.calibration ? el("p", sentence(t.calibration)) : "",
-      words(["policy", "real", "", "simulated", ""], t.table.pairs.map((p) => [el("b", p.policy), interval({value: mean(p.real)}), percent(mean(p.real)), interval({value: mean(p.sim)}), percent(mean(p.sim))])),
+      words(["policy", "real (95 % interval)", "", "simulated", ""], rates.map((r) => [el("b", r.policy), interval(r.real), rate(r.real), interval(r.sim), rate(r.sim)])),
       el("details.folded", el("summary", "Measures"), words(["measure", "value", "if the trials were done again", "with other policies"], measures)),
       t.agreement.length ? el("details.folded", el("summary", "Start by start"), words(["policy", "starts", "correlation", "what reality has with itself"], t.agreement.map((a) => [a.policy || "all", a.conditions, fmt.number(a.correlation.value, 2), a.ceiling === null ? "not repeated" : fmt.number(a.ceiling, 2)]))) : "");
   }
 
+  const rate = (e) => el("span.nowrap", percent(e.value), e.low === null ? el("span.muted", " (interval not known)") : ` [${percent(e.low)}, ${percent(e.high)}]`);
   const span = (s) => (s ? `[${fmt.number(s.low, 2)}, ${fmt.number(s.high, 2)}]` : "–");
 
   function pairs(d) {

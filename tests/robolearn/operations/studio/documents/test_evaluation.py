@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from eval.statistics.intervals import wilson
 from eval.trials.rows import FILE_NAME
 from eval.trials.table import TrialStore
 from robolearn.operations.studio.documents import evaluation as evaluation_module
@@ -212,6 +213,9 @@ def test_simulated_and_real_trials_side_by_side(tmp_path: Path) -> None:
     assert found["problems"] == []
     assert found["report"]["tasks"][0]["judgement"]
     assert len(found["pairs"]) == 40
+    rates = {r["policy"]: r for r in found["rates"]}
+    wanted = wilson(5, 10)
+    assert (rates["p1"]["real"]["low"], rates["p1"]["sim"]["high"]) == (wanted.low, wanted.high)
     assert found["pairs"][0]["real"][0]["episode"] == "e00"
     swapped = trust_document(tmp_path / "sim", tmp_path / "real")
     assert "swapped" in swapped.problems[0].words
