@@ -22,8 +22,8 @@ from robolearn.machine.interrupt import stopped_by
 
 if TYPE_CHECKING:
     from robolearn.operations.practice.experiment import PracticeExperiment
-    from robolearn.operations.practice.ledger import VersionTest
     from robolearn.operations.practice.listener import RoundReport
+    from robolearn.operations.practice.records import VersionTest
     from robolearn.operations.practice.result import FinetuneResult
 
 LINE_EVERY_S = 15.0

@@ -22,7 +22,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from eval.trials.instruments import NOT_FINITE, PHYSICS_DIVERGED, CountingInference
 from eval.trials.lanes import Drive, Lanes
@@ -37,6 +37,7 @@ from robolearn.errors import ConfigError
 from robolearn.inference.local import BatchedInference
 from robolearn.operations.builders import EnvBuilder
 from robolearn.operations.practice.correcting import corrected_by_expert
+from robolearn.operations.practice.records import Driver
 from robolearn.operations.stores.world_provenance import world_provenance
 from robolearn.runtime import EpisodeResult
 from robolearn.spec import EmbodimentSpec
@@ -48,7 +49,6 @@ from sim.worlds import make_world
 
 log = logging.getLogger(__name__)
 
-Driver = Literal["parent", "explorer"]
 BROKEN = (PHYSICS_DIVERGED, NOT_FINITE)
 """Reasons of episodes that teach nothing: they are not recorded."""
 

@@ -42,7 +42,8 @@ from robolearn.operations.cell.release import Stopped, why_stopped_for_good
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.policy import Source, SpecInference, policy_latency_s
 from robolearn.operations.deploy.trials import reason_of
-from robolearn.operations.practice.actors import Driver, Flown, RoundTask
+from robolearn.operations.practice.actors import Flown, RoundTask
+from robolearn.operations.practice.records import Driver
 from robolearn.operations.practice.session import Ended
 from robolearn.runtime import EpisodeResult, run_episode
 from robolearn.training.versions import load_version

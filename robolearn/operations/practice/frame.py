@@ -21,8 +21,9 @@ from robolearn.operations.practice.experiment import (
     recorded_kinds,
 )
 from robolearn.operations.practice.judging import EpisodeJudge
-from robolearn.operations.practice.ledger import Ledger, Standing, read_standing, write_standing
+from robolearn.operations.practice.ledger import Ledger
 from robolearn.operations.practice.listener import PracticeListener
+from robolearn.operations.practice.records import Standing, read_standing, write_standing
 from robolearn.operations.practice.session import Learning, Session, never, nothing
 from robolearn.operations.practice.validation import Validation
 from robolearn.training.learner import Learner

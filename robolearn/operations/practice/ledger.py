@@ -16,102 +16,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from robolearn.config import from_dict
-from robolearn.data.insight.effort import Effort, effort_of, telling
+from robolearn.data.insight.effort import effort_of, telling
 from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import CheckpointError, GripperError, SafetyStopError
+from robolearn.errors import GripperError, SafetyStopError
 from robolearn.files import write_atomic
 from robolearn.operations.deploy.trials import reason_of
-from robolearn.operations.practice.actors import Driver
+from robolearn.operations.practice.records import LINES, Driver, Flight, read_flights, whole_lines
 
 BOTH: tuple[Driver, ...] = ("parent", "explorer")
-LINES, STANDING = "practice.jsonl", "practice.json"
 STOPPED = (reason_of(SafetyStopError()), reason_of(GripperError()))
 """Why an episode ended that a stop of the supervisor cut short."""
-
-
-@dataclass(frozen=True, slots=True)
-class Flight:
-    """One episode of a practice: its ``number`` in the practice, from 0; its ``id`` in the store
-    (empty: not recorded, as its physics broke down); the ``start`` that it began at; who drove, of
-    which ``version`` (None: the parent).
-    """
-
-    number: int
-    id: str
-    start: int
-    world: str
-    driver: Driver
-    version: int | None
-    success: bool
-    score: float
-    steps: int
-    decisions: int
-    reason: str
-    # Control ticks that came late; of a cell.
-    late_ticks: int = 0
-    # What it cost the arm and the person; how often the arm was sent.
-    effort: Effort = Effort()  # noqa: RUF009 (frozen)
-    moves: int = 1
-
-    @property
-    def unaided(self) -> bool:
-        """Whether the policy succeeded, and nobody took over."""
-        return self.success and not self.effort.take_overs
-
-
-@dataclass(frozen=True, slots=True)
-class VersionTest:
-    """What ``version`` did on the held-out starts, beside its parent on the same ones."""
-
-    version: int
-    # Updates, episodes and minutes of computing until then.
-    updates: int
-    episodes: int
-    cpu_minutes: float
-    starts: int
-    successes: int
-    # 95 % interval of the success rate (Wilson).
-    low: float
-    high: float
-    score: float
-    parent_successes: int
-    # Starts that only one of the two solved.
-    gained: int
-    lost: int
-    # Of so uneven a split of those, if both were equally good (McNemar, exact, two-sided).
-    p: float
-
-    @property
-    def worse(self) -> bool:
-        """Clearly worse than the parent."""
-        return self.lost > self.gained and self.p < 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a practice stands, apart from its episodes and the learner's own state."""
-
-    identity: dict[str, Any]
-    # Said by every episode.
-    id: str
-    # What it was limited by when it was last written, and what came out; None: it is not over.
-    limits: dict[str, Any]
-    result: dict[str, Any] | None = None
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    # Updates that are due for decisions taken.
-    owed: float = 0.0
-    # Whether updates were made before anything that was learned drove.
-    begun: bool = False
-    tests: tuple[VersionTest, ...] = ()
-    # Of the watch (eval/statistics/detector.py).
-    watch: tuple[float, ...] = ()
-    rounds: int = 0
-    # Stops of the supervisor; of a cell.
-    stops: int = 0
 
 
 def unaided(flights: Sequence[Flight]) -> float | None:
@@ -145,18 +60,13 @@ class Ledger:
     @staticmethod
     def of(run_dir: Path) -> Ledger:
         """As it stands; a last line that a kill cut short is dropped."""
+        flights = read_flights(run_dir)
         path = run_dir / LINES
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        whole = text[: text.rfind("\n") + 1]
+        whole = whole_lines(text)
         if whole != text:
             write_atomic(path, whole)
-        flights: list[Flight] = []
-        for number, line in enumerate(whole.splitlines(), 1):
-            try:
-                flights.append(from_dict(Flight, json.loads(line), f"{path}, line {number}"))
-            except ValueError as error:
-                raise CheckpointError(f"'{path}', line {number}, is damaged: {error}") from error
-        return Ledger(run_dir, flights)
+        return Ledger(run_dir, list(flights))
 
     def add(self, flights: Sequence[Flight]) -> None:
         """Committed episodes."""
@@ -228,20 +138,3 @@ class Ledger:
     def recent(self, driver: Driver, count: int) -> list[Flight]:
         """The last ``count`` episodes that ``driver`` drove."""
         return [f for f in self.flights if f.driver == driver][-count:]
-
-
-def write_standing(run_dir: Path, standing: Standing) -> None:
-    """Atomically."""
-    text = json.dumps(dataclasses.asdict(standing), indent=1) + "\n"
-    write_atomic(run_dir / STANDING, text)
-
-
-def read_standing(run_dir: Path) -> Standing | None:
-    """None before the first."""
-    path = run_dir / STANDING
-    if not path.is_file():
-        return None
-    try:
-        return from_dict(Standing, json.loads(path.read_text(encoding="utf-8")), str(path))
-    except ValueError as error:
-        raise CheckpointError(f"'{path}' is damaged: {error}; choose another out") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from robolearn.operations.practice.ledger import VersionTest
+from robolearn.operations.practice.records import VersionTest
 
 
 @dataclass(frozen=True, slots=True)

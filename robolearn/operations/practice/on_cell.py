@@ -62,8 +62,8 @@ from robolearn.operations.practice.frame import (
     standing_of,
 )
 from robolearn.operations.practice.judging import EpisodeJudge
-from robolearn.operations.practice.ledger import Standing
 from robolearn.operations.practice.listener import PracticeListener
+from robolearn.operations.practice.records import Standing
 from robolearn.operations.practice.result import FinetuneResult, finished
 from robolearn.operations.practice.session import Session
 from robolearn.operations.suites import open_suite

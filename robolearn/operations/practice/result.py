@@ -11,7 +11,7 @@ from typing import Literal
 from robolearn.config import to_dict
 from robolearn.data.insight.effort import Wear
 from robolearn.errors import PracticeError
-from robolearn.operations.practice.ledger import VersionTest
+from robolearn.operations.practice.records import VersionTest
 from robolearn.operations.practice.session import Ended, Session
 from robolearn.operations.practice.wear import worn
 from robolearn.training.run_directory import hold_parent, policy_hash

@@ -26,20 +26,18 @@ from eval.statistics.detector import WorseDetector
 from robolearn.data.store.writer import StoreWriter
 from robolearn.errors import TrainingError
 from robolearn.machine.interrupt import check
-from robolearn.operations.practice.actors import Driver, Flown, RoundTask
+from robolearn.operations.practice.actors import Flown, RoundTask
 from robolearn.operations.practice.judging import EpisodeJudge
-from robolearn.operations.practice.ledger import (
-    Flight,
-    Ledger,
-    Standing,
-    VersionTest,
-    by_person,
-    pairs,
-    unaided,
-    write_standing,
-)
+from robolearn.operations.practice.ledger import Ledger, by_person, pairs, unaided
 from robolearn.operations.practice.listener import PracticeListener, RoundReport
 from robolearn.operations.practice.options import PracticeConfig
+from robolearn.operations.practice.records import (
+    Driver,
+    Flight,
+    Standing,
+    VersionTest,
+    write_standing,
+)
 from robolearn.operations.practice.validation import Validation
 from robolearn.operations.practice.wear import worn
 from robolearn.training.learner import Taken

@@ -13,7 +13,7 @@ from policies.registry import policy_of
 from robolearn.contracts import Policy
 from robolearn.operations.builders import EnvBuilder, PolicyBuilder
 from robolearn.operations.code_hash import code_hash, deciding_libraries
-from robolearn.operations.practice.ledger import VersionTest
+from robolearn.operations.practice.records import VersionTest
 from robolearn.seeding import child_seed
 from robolearn.training.run_directory import policy_hash
 from robolearn.training.versions import load_version

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robolearn.data.insight.effort import Wear, together
-from robolearn.operations.practice.ledger import Flight
+from robolearn.operations.practice.records import Flight
 
 
 def worn(flights: Sequence[Flight], stops: int) -> Wear:

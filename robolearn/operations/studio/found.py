@@ -81,7 +81,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "run",
         (("config.yaml", "spec.json"), ("config.yaml", "metrics.jsonl"), ("practice.jsonl",)),
-        ("config.yaml", "metrics.jsonl", "weights.safetensors", "practice.jsonl"),
+        ("config.yaml", "metrics.jsonl", "weights.safetensors", "practice.jsonl", "practice.json"),
     ),
     Kind("scene", (("scene.yaml",),), ("scene.yaml", "scene.xml", "drift.json"), _scene_problem),
     Kind("capture", (("capture.yaml",),), ("capture.yaml",)),

@@ -74,6 +74,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("/api/things/{thing}/run", f"{_RUNS}:run", "run", "a run"),
     Route("/api/things/{thing}/curves", f"{_RUNS}:curves", "run", "its log, from a byte on"),
+    Route("/api/things/{thing}/practice", f"{_RUNS}:practice", "run", "success by version"),
     Route("/api/things/{thing}/samples", f"{_RUNS}:samples", "run", "chunks of its policy"),
     Route("/api/runs/differences", f"{_RUNS}:differences", "", "what tells runs apart"),
     Route("/api/things/{thing}/evaluation", f"{_TRIALS}:evaluation", _TRIED, "the report so far"),

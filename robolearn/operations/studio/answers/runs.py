@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.config import config_hash
-from robolearn.operations.studio.answers.shared import named, now, paths, several
+from robolearn.operations.studio.answers.shared import made, named, now, paths, several
 from robolearn.operations.studio.apart import COMPUTING
 from robolearn.operations.studio.asking import Ask, NotHere, Picture
-from robolearn.operations.studio.documents.curves import CurvePart, curve_part
-from robolearn.operations.studio.documents.differences import Differences, run_differences
-from robolearn.operations.studio.documents.run import RunDocument, run_document
-from robolearn.operations.studio.documents.run_store import chosen_hash, data_of
+from robolearn.operations.studio.documents.training.curves import CurvePart, curve_part
+from robolearn.operations.studio.documents.training.differences import Differences, run_differences
+from robolearn.operations.studio.documents.training.run import RunDocument, run_document
+from robolearn.operations.studio.documents.training.run_store import chosen_hash, data_of
 from robolearn.operations.studio.found import Thing
 
 _RUN = ("run",)
@@ -38,11 +38,18 @@ def differences(ask: Ask) -> Differences:
     return run_differences(paths(several(ask, "of", _RUN)))
 
 
+def practice(ask: Ask) -> Picture:
+    """What each version of the weights came to, of a run that practised."""
+    return made(
+        ask, "training.practice:practice_document", ask.thing.path, stamp=ask.thing.changed_ns
+    )
+
+
 def samples(ask: Ask) -> Picture:
     """Chunks that a run's policy proposes at a tick of an episode of ``store``."""
     store = named(ask, "store", ("store",))
     asked = (ask.whole("episode"), ask.whole("tick"), ask.whole("count", 16), ask.whole("seed"))
-    return now(COMPUTING, "samples:samples_document", ask.thing.path, store.path, *asked)
+    return now(COMPUTING, "training.samples:samples_document", ask.thing.path, store.path, *asked)
 
 
 def _stores(ask: Ask) -> Mapping[str, Path]:

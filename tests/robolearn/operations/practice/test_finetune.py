@@ -27,8 +27,9 @@ from robolearn.errors import (
 from robolearn.operations.practice.experiment import PracticeExperiment, practice_experiment
 from robolearn.operations.practice.finetune import Actors, finetune
 from robolearn.operations.practice.frame import SecondStore
-from robolearn.operations.practice.ledger import Ledger, VersionTest, read_standing
+from robolearn.operations.practice.ledger import Ledger
 from robolearn.operations.practice.listener import PracticeListener, RoundReport
+from robolearn.operations.practice.records import VersionTest, read_standing
 from robolearn.operations.practice.result import FinetuneResult, kept_version
 from robolearn.operations.practice.session import Ended
 from robolearn.pusht import BLOCK, TOOL

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from robolearn.data.store.store import EpisodeStore
-from robolearn.operations.practice.actors import Driver, Flown
-from robolearn.operations.practice.ledger import Ledger, Standing
+from robolearn.operations.practice.actors import Flown
+from robolearn.operations.practice.ledger import Ledger
 from robolearn.operations.practice.listener import PracticeListener
 from robolearn.operations.practice.options import PracticeConfig
+from robolearn.operations.practice.records import Driver, Standing
 from robolearn.operations.practice.result import kept_version
 from robolearn.operations.practice.session import Session
 from robolearn.training.learner import Taken

@@ -20,8 +20,9 @@ from robolearn.table import resolve
 from tests.episodes import small_episode
 from tests.eval.report_folder import trial
 from tests.robolearn.capture.foreign import ring, write_foreign
-from tests.robolearn.operations.studio.documents.test_run import make_run
+from tests.robolearn.operations.practice.flights import practised
 from tests.robolearn.operations.studio.documents.test_scene_capture import FOUND, scene_with
+from tests.robolearn.operations.studio.documents.training.test_run import make_run
 from tests.robolearn.operations.trial.toy import Life, Person, live, plan_toy
 from tests.robolearn.operations.trust.certified_run import workplace
 
@@ -68,6 +69,7 @@ def tiny_lab(folder: Path) -> Path:
 def _practised(folder: Path) -> None:
     """A run whose critic's curves tell something, and that practised."""
     make_run(folder, policy="iql")
+    practised(folder)
     lines = [
         {
             "step": s, "loss/critic": 1 / s, "critic/q_data": 0.5 + s / 99,

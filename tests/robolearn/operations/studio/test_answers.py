@@ -15,7 +15,7 @@ from robolearn.operations.studio.library import Library
 from robolearn.operations.studio.server.app import studio_app
 from tests.eval.report_folder import trial
 from tests.robolearn.capture.foreign import ring, write_foreign
-from tests.robolearn.operations.studio.documents.test_run import make_run
+from tests.robolearn.operations.studio.documents.training.test_run import make_run
 
 
 @pytest.fixture(scope="module")

@@ -43,9 +43,10 @@ function joined(series) {
 
 /**
  * A plot that is redrawn by `draw(series)`: [{label, x, y, tone: 0.., dash, wide}]. Its size is that
- * of its place and does not change with what it shows.
+ * of its place and does not change with what it shows. A series with `bars: {low, high, shift}` is
+ * drawn as points with intervals, `shift` pixels beside their place, and as no line.
  */
-export function plot(title, {x = "updates", height = 220, log = false, xLimits = null} = {}) {
+export function plot(title, {x = "updates", height = 220, log = false, xLimits = null, yLimits = null} = {}) {
   const place = el("div.plot-body"), node = el("figure.plot", el("figcaption", title), place);
   place.style.minHeight = `${height + 34}px`;
   let made = null, shape = "", last = [];
@@ -56,14 +57,15 @@ export function plot(title, {x = "updates", height = 220, log = false, xLimits =
     const axis = {stroke: ink, grid: {stroke: line, width: 1}, ticks: {stroke: line, width: 1}, font: "11px system-ui"};
     made = new uPlot({
       width: Math.max(200, place.clientWidth || 400), height,
-      scales: {x: {time: false, ...(xLimits ? {range: xLimits} : {})}, y: {distr: log ? 3 : 1}},
+      scales: {x: {time: false, ...(xLimits ? {range: xLimits} : {})}, y: {distr: log ? 3 : 1, ...(yLimits ? {range: yLimits} : {})}},
       axes: [{...axis, size: 30, values: (_, v) => v.map((n) => (n === null ? "" : short(n)))}, {...axis, size: 56, values: (_, v) => v.map((n) => (n === null ? "" : short(n)))}],
       legend: {live: true},
       series: [{label: x, value: (_, v) => (v === null ? "–" : fmt.number(v, 6))}, ...series.map((s) => ({
         label: s.label, stroke: colour(`--s${s.tone % 8}`), width: s.wide ? 2.5 : s.thin ? 1 : 1.75, dash: s.dash ? [6, 4] : undefined,
-        alpha: s.thin ? 0.55 : 1, spanGaps: true, points: {show: s.x.length < 25, size: 5}, value: (_, v) => (v === null || v === undefined ? "–" : fmt.number(v, 4)),
+        alpha: s.thin ? 0.55 : 1, spanGaps: true, points: {show: !s.bars && s.x.length < 25, size: 5}, ...(s.bars ? {paths: () => null} : {}), value: (_, v) => (v === null || v === undefined ? "–" : fmt.number(v, 4)),
       }))],
       cursor: {drag: {x: true, y: false}},
+      hooks: {draw: [(u) => { for (const s of last) if (s.bars) bars(u, s); }]},
     }, joined(series), place);
     const legend = place.querySelector(".u-legend");
     if (legend && series.length > 8) legend.remove();
@@ -86,6 +88,27 @@ export function plot(title, {x = "updates", height = 220, log = false, xLimits =
     setLog(on) { log = on; again(); },
     end() { fit.disconnect(); removeEventListener("themechange", again); if (made) made.destroy(); made = null; },
   };
+}
+
+function bars(u, s) {
+  const {ctx} = u, scale = devicePixelRatio || 1, {top, height, left, width} = u.bbox;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(left, top - 6 * scale, width, height + 12 * scale);
+  ctx.clip();
+  ctx.strokeStyle = ctx.fillStyle = colour(`--s${s.tone % 8}`);
+  ctx.lineWidth = 1.5 * scale;
+  for (let i = 0; i < s.x.length; i++) {
+    const x = u.valToPos(s.x[i], "x", true) + (s.bars.shift || 0) * scale, y = (v) => u.valToPos(v, "y", true);
+    ctx.beginPath();
+    ctx.moveTo(x, y(s.bars.low[i]));
+    ctx.lineTo(x, y(s.bars.high[i]));
+    ctx.stroke();
+    ctx.beginPath();
+    ctx.arc(x, y(s.y[i]), 3 * scale, 0, 7);
+    ctx.fill();
+  }
+  ctx.restore();
 }
 
 function short(n) {

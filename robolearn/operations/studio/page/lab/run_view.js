@@ -5,6 +5,7 @@ import {el} from "../dom.js";
 import {Log} from "./curves.js";
 import {commands, facts, fmt, folded, problems, section, tag, words} from "./parts.js";
 import {plot, smoothed} from "./plots.js";
+import {practice} from "./practice.js";
 import {samples} from "./samples.js";
 
 const CLOCK = new Set(["step", "total", "seconds", "cpu_seconds", "data_seconds", "diagnosis_seconds"]);
@@ -106,12 +107,20 @@ export async function show(main, place, app) {
     const different = ids.length > 1 ? await getJson(`/api/runs/differences?of=${ids.join(",")}`) : null;
     if (view.ended) return;
     more.replaceChildren(...[
+      runs.map((r, k) => (r.practised ? practised(k).node : "")),
       runs.map((r, k) => (r.diagnosis ? diagnosis(r, k, ids.length > 1) : "")),
       different ? differences(different) : "",
       sampling.node,
       section(ids.length > 1 ? `Commands for ${runs[0].name}` : "Commands", commands(runs[0].commands)),
       certificate(), learnedFrom(runs[0]),
     ].flat().filter(Boolean));
+  }
+
+  const practices = new Map();
+  function practised(k) {
+    if (!practices.has(k)) practices.set(k, practice(ids[k], ids.length > 1 ? `Success by version of ${runs[k].name}` : "Success by version"));
+    practices.get(k).draw();
+    return practices.get(k);
   }
 
   function certificate() {
@@ -139,17 +148,18 @@ export async function show(main, place, app) {
   await drawMore();
   timer = setTimeout(tick, EVERY_MS);
   app.live(async () => {
-    const before = JSON.stringify(runs.map((r) => [r.state, r.diagnosis, r.problems, r.certified]));
+    const before = JSON.stringify(runs.map((r) => [r.state, r.diagnosis, r.practised, r.problems, r.certified]));
     runs = await Promise.all(ids.map((id) => getJson(of(id, "run"))));
     drawHead();
-    if (JSON.stringify(runs.map((r) => [r.state, r.diagnosis, r.problems, r.certified])) !== before) await drawMore();
+    for (const p of practices.values()) p.draw();
+    if (JSON.stringify(runs.map((r) => [r.state, r.diagnosis, r.practised, r.problems, r.certified])) !== before) await drawMore();
   });
   app.keys([
     {key: "l", does: "logarithmic or linear", run: () => controls.querySelector("input[type=checkbox]").click()},
     {key: "o", does: "lay another run over this one", run: () => { const s = head.querySelector("select"); if (s) s.focus(); }},
     ...sampling.keys,
   ]);
-  return () => { view.ended = true; clearTimeout(timer); for (const p of view.plots.values()) p.end(); sampling.end(); };
+  return () => { view.ended = true; clearTimeout(timer); for (const p of [...view.plots.values(), ...practices.values()]) p.end(); sampling.end(); };
 }
 
 function diagnosis(run, k, named) {

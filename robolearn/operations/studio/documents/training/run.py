@@ -21,7 +21,7 @@ from robolearn.operations.studio.documents.loose import (
     whole,
 )
 from robolearn.operations.studio.documents.problems import Problem, Problems, gone
-from robolearn.operations.studio.documents.run_commands import RunCommand, run_commands
+from robolearn.operations.studio.documents.training.run_commands import RunCommand, run_commands
 from robolearn.training.diagnosis import Diagnosis
 from robolearn.training.log import JOURNAL
 
@@ -32,6 +32,7 @@ LIVE_S = 90.0
 MOST_LOG_BYTES = 32 << 20
 """Of a longer log only the curves are read, part by part."""
 HELD_OUT = "held_out/"
+PRACTISED = "practice.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ class RunDocument:
     critic: tuple[str, ...]
     diagnosis: Diagnosis | None
     practice: PracticeCurves | None
+    # Whether there is more to ask: which version succeeded how often.
+    practised: bool
     wear: Wear | None
     # The run that it builds on: its name inside of this one, and how it was called.
     parent: str
@@ -116,6 +119,7 @@ def run_document(
         critic=tuple(problems.attempt("critic", facts.critic_curves, {})),
         diagnosis=diagnosis,
         practice=practice,
+        practised=(path / PRACTISED).is_file(),
         wear=problems.attempt("practice", lambda: facts.wear, None),
         parent="parent" if (path / "parent").is_dir() else "",
         versions=texts(provenance.get("versions")),

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from robolearn.operations.studio.documents import run as run_module
-from robolearn.operations.studio.documents.differences import ABSENT, run_differences
-from robolearn.operations.studio.documents.run import LIVE_S, RunDocument, run_document
+from robolearn.operations.studio.documents.training import run as run_module
+from robolearn.operations.studio.documents.training.differences import ABSENT, run_differences
+from robolearn.operations.studio.documents.training.run import LIVE_S, RunDocument, run_document
 from robolearn.operations.studio.encoding import encode as encoded
 
 SETTINGS = {"policy": "flow", "seed": 3, "fit": {"steps": 40}, "data": {"stores": []}}
@@ -128,7 +128,10 @@ def test_runs_are_told_apart(tmp_path: Path) -> None:
 
 def test_describing_runs_and_trust_needs_neither_torch_nor_mujoco() -> None:
     # The page of trust waited for both before it said anything.
-    names = ", ".join(f"robolearn.operations.studio.documents.{n}" for n in ("run", "trust"))
+    names = ", ".join(
+        f"robolearn.operations.studio.documents.{n}"
+        for n in ("training.run", "training.practice", "trust")
+    )
     code = f"import sys, {names}; print(sys.modules)"
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robolearn.operations.studio.documents import curves
-from robolearn.operations.studio.documents.curves import curve_part
+from robolearn.operations.studio.documents.training import curves
+from robolearn.operations.studio.documents.training.curves import curve_part
 from robolearn.training.log import JOURNAL
 
 

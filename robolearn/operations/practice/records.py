@@ -1,0 +1,142 @@
+"""Fixes what a practice keeps, and reads it; also while the practice goes on.
+
+    OUT/practice.jsonl   every committed episode: id, driver, version, outcome
+    OUT/practice.json    time spent, tests, what the watch has seen
+
+It needs neither torch nor a simulator, so that a page may show it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from robolearn.config import from_dict
+from robolearn.data.insight.effort import Effort
+from robolearn.errors import CheckpointError
+from robolearn.files import write_atomic
+
+Driver = Literal["parent", "explorer"]
+LINES, STANDING = "practice.jsonl", "practice.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """One episode of a practice: its ``number`` in the practice, from 0; its ``id`` in the store
+    (empty: not recorded, as its physics broke down); the ``start`` that it began at; who drove, of
+    which ``version`` (None: the parent).
+    """
+
+    number: int
+    id: str
+    start: int
+    world: str
+    driver: Driver
+    version: int | None
+    success: bool
+    score: float
+    steps: int
+    decisions: int
+    reason: str
+    # Control ticks that came late; of a cell.
+    late_ticks: int = 0
+    # What it cost the arm and the person; how often the arm was sent.
+    effort: Effort = Effort()  # noqa: RUF009 (frozen)
+    moves: int = 1
+
+    @property
+    def unaided(self) -> bool:
+        """Whether the policy succeeded, and nobody took over."""
+        return self.success and not self.effort.take_overs
+
+
+@dataclass(frozen=True, slots=True)
+class VersionTest:
+    """What ``version`` did on the held-out starts, beside its parent on the same ones."""
+
+    version: int
+    # Updates, episodes and minutes of computing until then.
+    updates: int
+    episodes: int
+    cpu_minutes: float
+    starts: int
+    successes: int
+    # 95 % interval of the success rate (Wilson).
+    low: float
+    high: float
+    score: float
+    parent_successes: int
+    # Starts that only one of the two solved.
+    gained: int
+    lost: int
+    # Of so uneven a split of those, if both were equally good (McNemar, exact, two-sided).
+    p: float
+
+    @property
+    def worse(self) -> bool:
+        """Clearly worse than the parent."""
+        return self.lost > self.gained and self.p < 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a practice stands, apart from its episodes and the learner's own state."""
+
+    identity: dict[str, Any]
+    # Said by every episode.
+    id: str
+    # What it was limited by when it was last written, and what came out; None: it is not over.
+    limits: dict[str, Any]
+    result: dict[str, Any] | None = None
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    # Updates that are due for decisions taken.
+    owed: float = 0.0
+    # Whether updates were made before anything that was learned drove.
+    begun: bool = False
+    tests: tuple[VersionTest, ...] = ()
+    # Of the watch (eval/statistics/detector.py).
+    watch: tuple[float, ...] = ()
+    rounds: int = 0
+    # Stops of the supervisor; of a cell.
+    stops: int = 0
+
+
+def read_flights(run_dir: Path) -> tuple[Flight, ...]:
+    """The episodes of a practice as they were written, also while it goes on; a last line that is
+    not whole (yet) is left out. Errors: :class:`CheckpointError` for a damaged line.
+    """
+    path = run_dir / LINES
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    flights: list[Flight] = []
+    for number, line in enumerate(whole_lines(text).splitlines(), 1):
+        try:
+            flights.append(from_dict(Flight, json.loads(line), f"{path}, line {number}"))
+        except ValueError as error:
+            raise CheckpointError(f"'{path}', line {number}, is damaged: {error}") from error
+    return tuple(flights)
+
+
+def whole_lines(text: str) -> str:
+    """Without a last line that is not written to its end."""
+    return text[: text.rfind("\n") + 1]
+
+
+def write_standing(run_dir: Path, standing: Standing) -> None:
+    """Atomically."""
+    text = json.dumps(dataclasses.asdict(standing), indent=1) + "\n"
+    write_atomic(run_dir / STANDING, text)
+
+
+def read_standing(run_dir: Path) -> Standing | None:
+    """None before the first."""
+    path = run_dir / STANDING
+    if not path.is_file():
+        return None
+    try:
+        return from_dict(Standing, json.loads(path.read_text(encoding="utf-8")), str(path))
+    except ValueError as error:
+        raise CheckpointError(f"'{path}' is damaged: {error}; choose another out") from error

@@ -1,0 +1,1 @@
+"""Describes runs: what they are, their curves, differences, practice, samples, commands."""

@@ -1,0 +1,63 @@
+// What a practice came to, version by version of the weights: a table and a plot with intervals.
+
+import {getJson, of} from "../api.js";
+import {el, fmt} from "../dom.js";
+import {folded, interval, intervalText, problems, section, words} from "./parts.js";
+import {plot} from "./plots.js";
+
+const MOST_ROWS = 12;
+
+/** The section of one run; `draw()` asks again, `end()` lets go of its plot. */
+export function practice(id, title) {
+  const shown = plot("success by version of the weights (95 % intervals)", {x: "version", height: 220, yLimits: [0, 1]});
+  const said = el("div"), table = el("div"), line = el("p.muted.small");
+  const node = section(title, said, el("div.plots", shown.node), line, table);
+  let ended = false;
+
+  async function draw() {
+    let d;
+    try { d = await getJson(of(id, "practice")); }
+    catch (error) { if (!ended) said.replaceChildren(el("div.problem", error.message)); return; }
+    if (ended) return;
+    said.replaceChildren(problems(d.problems));
+    shown.node.hidden = !d.versions.some((v) => v.version !== null) && !d.tests.length;
+    line.textContent = d.versions.length || d.tests.length ? "While it practises a version explores, and versions meet other starts; on held-out starts it acts as it would be deployed, its parent on the same ones. Success is success without a person's help. Each interval stands for itself: among many versions some miss." : "No episode was finished yet.";
+    shown.draw(series(d));
+    const lines = rows(d);
+    table.replaceChildren(!lines.length ? "" : lines.length > MOST_ROWS ? folded(`All ${fmt.count(lines.length, "row")}`, () => [head(lines)]) : head(lines));
+  }
+
+  return {node, draw, end() { ended = true; shown.end(); }};
+}
+
+const tested = (t) => ({value: t.successes / t.starts, low: t.low, high: t.high});
+
+function series(d) {
+  const flown = d.versions.filter((v) => v.version !== null), parent = d.versions.find((v) => v.version === null), found = [];
+  const all = [...flown, ...d.tests].map((v) => v.version);
+  if (flown.length) found.push({label: "while practising", x: flown.map((v) => v.version), y: flown.map((v) => v.success.value), tone: 0, bars: {low: flown.map((v) => v.success.low), high: flown.map((v) => v.success.high), shift: -2}});
+  if (d.tests.length) {
+    found.push({label: "on held-out starts", x: d.tests.map((t) => t.version), y: d.tests.map((t) => tested(t).value), tone: 2, bars: {low: d.tests.map((t) => t.low), high: d.tests.map((t) => t.high), shift: 3}});
+    found.push({label: "its parent on these", x: d.tests.map((t) => t.version), y: d.tests.map((t) => t.parent_successes / t.starts), tone: 3, dash: true});
+  }
+  if (parent && all.length) {
+    const ends = [Math.min(...all), Math.max(...all)];
+    found.push({label: "parent while practising", x: ends, y: ends.map(() => parent.success.value), tone: 1, dash: true});
+  }
+  return found;
+}
+
+function rows(d) {
+  const tests = new Map(d.tests.map((t) => [t.version, t])), flown = new Map(d.versions.map((v) => [v.version, v]));
+  return [...new Set([...flown.keys(), ...tests.keys()])].map((version) => {
+    const v = flown.get(version), t = tests.get(version);
+    return [
+      version === null ? el("b", "parent") : el("b", String(version)),
+      v ? interval(v.success) : "", v ? el("span.nowrap", `${v.successes} of ${v.episodes}: ${intervalText(v.success)}`) : el("span.muted", "did not practise"),
+      v && v.helped ? `${v.helped} with help` : "",
+      t ? interval(tested(t)) : "", t ? el("span.nowrap", `${t.successes} of ${t.starts}: ${intervalText(tested(t))}`) : "",
+      t ? el("span.nowrap", `${t.parent_successes} of ${t.starts} (p ${fmt.number(t.p, 2)})`) : ""];
+  });
+}
+
+function head(lines) { return words(["version", "while practising", "", "", "on held-out starts", "", "parent on these"], lines); }
