@@ -123,6 +123,7 @@ def test_tests_and_curves_are_kept(practised: FinetuneResult) -> None:
     assert list(curves.explorer.steps) == [8, 12]
     assert list(curves.tested_high.values) == [t.high for t in practised.tests]
     assert "Practice of out" in practice_curves(facts)
+    assert facts.wear is not None
     assert facts.wear.robot_seconds == pytest.approx(practised.wear.robot_seconds)
     assert "What “out” cost: the arm drove" in practice_curves(facts)
     # Its critic is asked on what is there, which grows.
