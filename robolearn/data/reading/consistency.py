@@ -121,6 +121,11 @@ def _warn_of_time_limits(
     lengths = flat.lengths
     if len(ended) < FEWEST_LIMITED or len(qualities) != len(flat.ids):
         return
+    last = np.zeros(len(flat.done), dtype=np.bool_)
+    last[flat.starts[1:] - 1] = True
+    if (flat.done & ~last & _rows_of(flat, chosen)).any():
+        # Ends within episodes are a reward's (play that passes by a goal), not a recording's.
+        return
     longest = int(lengths[chosen].max())
     solved = any(qualities[e].success for e in _numbers(ended))
     if (lengths[ended] == longest).all() and not solved:

@@ -125,3 +125,16 @@ def test_time_limits_written_as_ends_are_told(
     with caplog.at_level(logging.WARNING):
         require_agreeing_outcomes(flat, np.arange(len(lengths)), qualities, RewardConfig())
     assert ("time limit" in caplog.text) == told
+
+
+def test_play_that_passes_by_its_goal_ends_by_no_time_limit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    flat = limited((9,) * 6, 6)
+    done = flat.done.copy()
+    done[4] = True
+    passing = dataclasses.replace(flat, done=done)
+    qualities = [EpisodeQuality(success=False, score=0.0)] * 6
+    with caplog.at_level(logging.WARNING):
+        require_agreeing_outcomes(passing, np.arange(6), qualities, RewardConfig())
+    assert not caplog.text
