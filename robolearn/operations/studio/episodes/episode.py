@@ -16,6 +16,8 @@ from robolearn.data.view.cameras import read_without_pictures
 from robolearn.errors import DataError
 from robolearn.operations.studio.asking import Ask, NotHere
 from robolearn.operations.studio.episodes.shelf import OpenStore, open_store
+from robolearn.operations.studio.episodes.wanted import Wanted, wanted
+from robolearn.operations.studio.library import Library
 from robolearn.shapes import AnyRows, FloatRows, OwnFloats, OwnIndex, OwnRows
 
 MOST_ROWS = 20_000
@@ -105,15 +107,20 @@ class EpisodeDocument:
     curves: tuple[Curve, ...]
     history: tuple[Said, ...]
     world: str
+    # Which run can be asked what the policy wanted.
+    wanted: Wanted
 
 
 def document(ask: Ask) -> EpisodeDocument:
     """One episode by its number."""
-    return episode_document(open_store(ask), ask.number("number"))
+    return episode_document(open_store(ask), ask.number("number"), ask.library)
 
 
-def episode_document(opened: OpenStore, number: int) -> EpisodeDocument:
-    """Episode ``ep_<number>``; damage is a :class:`StoreCorruptError` that says what to do."""
+def episode_document(opened: OpenStore, number: int, library: Library) -> EpisodeDocument:
+    """Episode ``ep_<number>``; damage is a :class:`StoreCorruptError` that says what to do.
+
+    ``library``: where the run that drove it may be.
+    """
     name = opened.row(number).id
     episode = read_without_pictures(opened.store, name)
     if not episode.steps:
@@ -157,6 +164,7 @@ def episode_document(opened: OpenStore, number: int) -> EpisodeDocument:
         curves=_curves(episode),
         history=_history(opened, name),
         world=EpisodeStart.of(meta).world,
+        wanted=wanted(library, episode),
     )
 
 

@@ -7,10 +7,11 @@ with the project, or one that was found under the studio's folders.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from robolearn.operations.studio.asking import Ask, NotHere
 from robolearn.operations.studio.episodes.shelf import open_store
 from robolearn.operations.studio.library import Library
 from robolearn.shapes import OwnFloats, OwnIndex, OwnRows
+
+if TYPE_CHECKING:
+    from sim.scene.config import SceneConfig
 
 SHAPES: Mapping[int, str] = {
     0: "plane",
@@ -61,6 +65,17 @@ class Mesh:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolFrame:
+    """Where the first ``count`` (2 or 3) values of the action ``name`` are a place of the tool:
+    in the frame at ``pose``, position [m] and quaternion (w, x, y, z) in the world.
+    """
+
+    name: str
+    count: int
+    pose: OwnFloats
+
+
+@dataclass(frozen=True, slots=True)
 class StageDocument:
     """``poses [n, b, 7]``: position [m] and quaternion (w, x, y, z) of each body in the world at
     the ticks ``tick [n]``; ``placed``: the signals by which; ``words``: what to know of it.
@@ -73,6 +88,7 @@ class StageDocument:
     tick: OwnIndex
     poses: OwnRows
     placed: tuple[str, ...]
+    tools: tuple[ToolFrame, ...]
     centre: OwnFloats
     extent: float
 
@@ -143,9 +159,24 @@ def build_stage(folder: Path, episode: Episode, recorded_hash: str = "") -> Stag
         tick=ticks,
         poses=poses,
         placed=tuple(name for name, _ in places),
+        tools=tuple(_tools(model, scene.config)),
         centre=np.asarray(model.stat.center, dtype=np.float64),
         extent=float(model.stat.extent),
     )
+
+
+def _tools(model: Any, config: SceneConfig) -> Iterator[ToolFrame]:
+    """The actions that say where the tool is to be, and in which frame."""
+    from robolearn.arms.tool_commands import values_from_pose
+    from sim.scene.config import world_pose
+
+    for action in config.actions:
+        units = [unit.strip() for unit in action.unit.split(",")]
+        units = units * len(action.low) if len(units) == 1 else units
+        metres = list(itertools.takewhile(lambda unit: unit == "m", units))
+        if action.mode == "absolute" and action.frame in config.frames and len(metres) in (2, 3):
+            pose = values_from_pose(world_pose(model, config.frames[action.frame]))
+            yield ToolFrame(action.name, len(metres), np.asarray(pose, dtype=np.float64))
 
 
 def _folder(library: Library, world: str) -> Path:

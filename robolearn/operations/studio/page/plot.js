@@ -8,10 +8,11 @@ const INKS = 8;
 /**
  * `linePlot(host, {x, series: [{name, y, x?, dash?, width?, ink?}], xLabel, xName, yLabel, height, spans, marks, onSeek, log})`.
  * A series with an `x` of its own has its own times. `spans`: [{begin, end, ink}]; `marks`: [{at, ink}].
- * Returns {destroy, at(x) moves the upright line, data(options)}.
+ * Returns {destroy, at(x) moves the upright line, data(options), fan(curves)}: thin curves
+ * [{x, y, ink}] over the others, that come and go.
  */
 export function linePlot(host, options) {
-  let plot = null, here = null;
+  let plot = null, here = null, fan = [];
   // The upright line lies over the plot: to move it draws no curve anew.
   const line = document.createElement("div");
   line.className = "moment";
@@ -23,7 +24,7 @@ export function linePlot(host, options) {
   function make() {
     if (plot) plot.destroy();
     host.style.minHeight = `${options.height || 180}px`;
-    plot = new uPlot(settings(host, options, place, line), aligned(options), host);
+    plot = new uPlot(settings(host, {...options, fan: () => fan}, place, line), aligned(options), host);
   }
   const resize = new ResizeObserver(() => { if (plot && host.clientWidth) plot.setSize({width: host.clientWidth, height: options.height || 180}); });
   make();
@@ -36,6 +37,13 @@ export function linePlot(host, options) {
       const same = fresh.series.length === options.series.length;
       options = {...options, ...fresh};
       if (same) plot.setData(aligned(options)); else make();
+    },
+    fan(curves) {
+      fan = curves;
+      if (!plot) return;
+      const values = curves.flatMap((c) => c.y).filter(Number.isFinite), {min, max} = plot.scales.y;
+      const low = Math.min(min, ...values), high = Math.max(max, ...values);
+      if (values.length && (low < min || high > max)) plot.setScale("y", {min: low, max: high}); else plot.redraw(false);
     },
     get plot() { return plot; },
   };
@@ -62,7 +70,7 @@ function settings(host, o, place, moment) {
     legend: {show: o.legend !== false},
     hooks: {
       drawClear: [(u) => shade(u, o)],
-      draw: [(u) => { upright(u, o); place(u); }],
+      draw: [(u) => { strands(u, o.fan()); upright(u, o); place(u); }],
       ready: [(u) => { u.over.append(moment); place(u); if (o.onSeek) u.over.addEventListener("click", (e) => o.onSeek(u.posToVal(e.offsetX, "x"))); }],
     },
   };
@@ -75,6 +83,24 @@ function shade(u, o) {
     ctx.fillStyle = colour(s.ink || "--shade");
     ctx.fillRect(left, top, Math.max(1, right - left), height);
   }
+}
+
+function strands(u, fan) {
+  if (!fan.length) return;
+  const {ctx} = u, {top, height, left, width} = u.bbox;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(left, top, width, height);
+  ctx.clip();
+  ctx.globalAlpha = 0.55;
+  ctx.lineWidth = 1.25 * (devicePixelRatio || 1);
+  for (const c of fan) {
+    ctx.strokeStyle = colour(`--s${c.ink % INKS}`);
+    ctx.beginPath();
+    for (let i = 0; i < c.x.length; i++) ctx.lineTo(u.valToPos(c.x[i], "x", true), u.valToPos(c.y[i], "y", true));
+    ctx.stroke();
+  }
+  ctx.restore();
 }
 
 function upright(u, o) {

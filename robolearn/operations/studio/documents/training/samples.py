@@ -6,20 +6,24 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from policies.registry import load_policy
+from robolearn.agents.chunk import ticks_per_action
 from robolearn.contracts import Policy
 from robolearn.data.episode import Episode
-from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError
+from robolearn.operations.studio.documents.loose import mapping
 from robolearn.operations.studio.documents.problems import Problem, Problems
+from robolearn.operations.studio.opened import OpenStores
 from robolearn.shapes import AnyArray, AnyFloats, FloatRows
-from robolearn.spec import require_compatible
+from robolearn.training.run_directory import policy_hash
 from robolearn.types import PolicyInput
 
 MOST_SAMPLES = 64
+_STORES = OpenStores()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,9 @@ class SamplesDocument:
     episodes: int
     tick: int
     ticks: int
+    # Of the recording's ticks, and of a chunk's actions.
     rate_hz: float
+    chunk_rate_hz: float
     seed: int
     execute: int
     signals: tuple[SampledSignal, ...]
@@ -75,7 +81,8 @@ def samples_document(
         return found
     nothing = np.zeros(0, dtype=np.float64)
     return SamplesDocument(
-        *(str(run), str(store), "", 0, 0, 0, 0.0, seed, 0, (), nothing, 0.0, ()), problems.found
+        *(str(run), str(store), "", 0, 0, 0, 0.0, 0.0, seed, 0, (), nothing, 0.0, ()),
+        problems.found,
     )
 
 
@@ -83,30 +90,32 @@ def _sampled(
     run: Path, store: Path, number: int, tick: int, count: int, seed: int
 ) -> SamplesDocument:
     policy = _policy(run, _stamp(run))
-    opened = EpisodeStore.open(store)
-    infos = opened.list()
-    if not 0 <= number < len(infos):
-        raise DataError(f"'{store}' has {len(infos)} episodes, got number {number}")
-    info = infos[number]
-    require_compatible(policy.spec.task_space, opened.meta(info.id).embodiment)
-    episode = _episode(store, info.id)
+    opened = _STORES.open(store)
+    ids = opened.ids()
+    if not 0 <= number < len(ids):
+        raise DataError(f"'{store}' has {len(ids)} episodes, got number {number}")
+    name = ids[number]
+    embodiment = opened.meta(name).embodiment
+    every = ticks_per_action(policy.spec.task_space, embodiment)
+    episode = _episode(store, name, opened.manifest_hash(name))
     at = min(max(0, tick), episode.steps - 1)
-    request = _request(policy, episode, at, seed)
+    request = _request(policy, episode, at, seed, every)
     output = policy.sample(request, min(max(1, count), MOST_SAMPLES))
     return SamplesDocument(
         run=str(run),
         store=str(store),
-        episode=info.id,
-        episodes=len(infos),
+        episode=name,
+        episodes=len(ids),
         tick=at,
         ticks=episode.steps,
-        rate_hz=float(info.rate_hz),
+        rate_hz=float(embodiment.rate_hz),
+        chunk_rate_hz=float(policy.spec.task_space.rate_hz),
         seed=seed,
         execute=policy.spec.execute,
-        signals=_signals(policy, episode, at, output.actions[0]),
+        signals=_signals(policy, episode, at, output.actions[0], every),
         scores=np.asarray(output.scores[0], dtype=np.float64),
         latency_ms=1e-6 * float(output.latency_ns),
-        notes=_notes(episode),
+        notes=_notes(run, episode),
         problems=(),
     )
 
@@ -121,14 +130,21 @@ def _policy(run: Path, _: int) -> Policy:
 
 
 @functools.lru_cache(maxsize=2)
-def _episode(store: Path, episode: str) -> Episode:
-    return EpisodeStore.open(store).read(episode)
+def _episode(store: Path, episode: str, _: str) -> Episode:
+    return _STORES.open(store).read(episode)
 
 
-def _request(policy: Policy, episode: Episode, tick: int, seed: int) -> PolicyInput:
-    """What the policy saw then: the newest observations, the first one repeated at the start."""
+@functools.lru_cache(maxsize=8)
+def _hash(run: Path, _: int) -> str:
+    return policy_hash(run)
+
+
+def _request(policy: Policy, episode: Episode, tick: int, seed: int, every: int) -> PolicyInput:
+    """What the policy saw then: the newest observations, ``every`` so many ticks, the first one
+    repeated at the start.
+    """
     spec = policy.spec
-    rows = np.clip(np.arange(tick - spec.n_obs + 1, tick + 1), 0, None)
+    rows = np.clip(tick - every * np.arange(spec.n_obs - 1, -1, -1), 0, None)
     observations: Mapping[str, AnyArray] = {
         s.name: np.asarray(episode.observed(s.name)[rows])[None]
         for s in spec.task_space.observations
@@ -143,7 +159,7 @@ def _request(policy: Policy, episode: Episode, tick: int, seed: int) -> PolicyIn
 
 
 def _signals(
-    policy: Policy, episode: Episode, tick: int, chunks: AnyFloats
+    policy: Policy, episode: Episode, tick: int, chunks: AnyFloats, every: int
 ) -> tuple[SampledSignal, ...]:
     found: list[SampledSignal] = []
     first, horizon = 0, chunks.shape[1]
@@ -151,7 +167,7 @@ def _signals(
     for action in policy.spec.task_space.actions:
         size = action.size
         recorded = np.full((horizon, size), np.nan)
-        done = np.asarray(episode.action[action.name][tick : tick + horizon], dtype=np.float64)
+        done = np.asarray(episode.action[action.name][tick::every][:horizon], dtype=np.float64)
         recorded[: len(done)] = done.reshape(len(done), size)
         seen = episode.observed(action.name)[tick] if action.name in known else ()
         found.append(
@@ -167,6 +183,17 @@ def _signals(
     return tuple(found)
 
 
-def _notes(episode: Episode) -> tuple[str, ...]:
+def _notes(run: Path, episode: Episode) -> tuple[str, ...]:
     driven = int(episode.intervention.sum())
-    return (f"a person drove {driven} of {episode.steps} ticks",) if driven else ()
+    notes = [f"a person drove {driven} of {episode.steps} ticks"] if driven else []
+    said: Any = episode.meta.provenance.get("practice", episode.meta.provenance)
+    recorded = mapping(said).get("policy_hash")
+    if isinstance(recorded, str) and recorded:
+        # What is done with a policy while it drives is told behind its own hash.
+        same = recorded.partition("+")[0] == _hash(run, _stamp(run))
+        notes.append(
+            "these weights drove this episode"
+            if same
+            else "other weights than these drove this episode"
+        )
+    return tuple(notes)

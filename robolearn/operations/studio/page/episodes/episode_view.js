@@ -4,6 +4,7 @@
 import {getJson, of} from "../api.js";
 import {colour, el, fmt} from "../dom.js";
 import {linePlot} from "../plot.js";
+import {Fan, curves as strands} from "./fan.js";
 import {Frames} from "./frames.js";
 import {deliver, model, say, undo} from "./model.js";
 import {dialog, labels} from "./store_view.js";
@@ -23,7 +24,7 @@ export async function show(main, place, app) {
 
 class EpisodeView {
   constructor(main, app, m, d, t) {
-    Object.assign(this, {main, app, m, d, tick: 0, speed: 1, playing: false, plots: [], frames: []});
+    Object.assign(this, {main, app, m, d, tick: 0, speed: 1, playing: false, plots: [], named: new Map(), frames: [], wants: null});
     this.tick = this.tickAt(t);
   }
 
@@ -45,12 +46,13 @@ class EpisodeView {
     this.stageHost = d.world ? el("figure.stagebox", el("div.stage"), el("figcaption.small.muted", "the scene …")) : null;
     const pictures = el("div.pictures", d.cameras.map((c, k) => this.camera(c, k)), this.stageHost);
     const plots = el("div.plots");
+    this.fan = new Fan(this.app, this.m, d, (found) => this.want(found));
     this.main.replaceChildren(
       el("div.row", el("h1", d.id), this.outcome, el("span.muted", where), el("span.spring"), step(this.before, "← before", "p"), step(this.after, "next →", "n")),
       el("div.episode",
         el("div", pictures,
           el("div.transport", this.button, this.rate, this.slider, this.clock),
-          this.strip, this.legend, plots),
+          this.strip, this.legend, this.fan.node, plots),
         this.side));
     this.slider.addEventListener("input", () => this.go(Number(this.slider.value)));
     this.strip.addEventListener("click", (e) => this.goTime((e.offsetX / this.strip.clientWidth) * this.end_s));
@@ -75,6 +77,7 @@ class EpisodeView {
     this.play(false);
     this.resize.disconnect();
     removeEventListener("themechange", this.onTheme);
+    this.fan.end();
     for (const p of this.plots) p.destroy();
     for (const f of this.frames) f.end();
     if (this.scene) this.scene.end();
@@ -98,6 +101,7 @@ class EpisodeView {
       if (this.ended) return;
       this.scene = new Stage(box, made);
       this.scene.show(this.tick);
+      if (this.wants) this.scene.fan(this.wants.signals);
       words.textContent = `scene ${made.scene}, as recorded${made.words ? ` (${made.words})` : ""} · drag turns, Shift moves, the wheel zooms`;
     } catch (error) {
       if (this.ended) return;
@@ -110,10 +114,10 @@ class EpisodeView {
     const {d} = this, spans = d.drivers.filter((s, k) => k && s.what.startsWith("human") && d.drivers.some((o) => o.what.startsWith("policy"))).map((s) => ({begin: s.begin_s, end: s.end_s}));
     const marks = [...d.events.map((e) => ({at: e.begin_s, ink: "--bad"})), ...d.markers_s.map((at) => ({at, ink: "--warn"}))];
     const common = {x: d.t_s.data, xName: "s", xRange: [0, this.end_s], spans, marks, onSeek: (t) => this.goTime(t), height: 150};
-    const add = (title, series, unit, closed) => {
+    const add = (title, series, unit, closed, name = "") => {
       const inside = el("div"), box = el("details", {open: !closed}, el("summary", el("strong", title), el("span.muted.small", unit ? ` [${unit}]` : "")), inside);
       host.append(box);
-      const draw = () => { if (box.open && !box.drawn) { box.drawn = true; const p = linePlot(inside, {...common, series}); this.plots.push(p); p.at(d.t_s.data[this.tick]); } };
+      const draw = () => { if (box.open && !box.drawn) { box.drawn = true; const p = linePlot(inside, {...common, series}); this.plots.push(p); p.at(d.t_s.data[this.tick]); if (name) { this.named.set(name, p); this.wantIn(name); } } };
       box.addEventListener("toggle", draw);
       draw();
     };
@@ -129,8 +133,23 @@ class EpisodeView {
         if (c.sent) series.push({name: `${name} sent`, y: column(c.sent, k), x: c.sent_s.data, ink: k + 4, width: 1});
       }
       const more = [wide > 8 ? `the first 8 of ${wide}` : "", c.thinned > 1 ? `every ${c.thinned}th sample` : ""].filter(Boolean).join(", ");
-      add(c.name + (more ? ` (${more})` : ""), series, c.unit, place >= 3);
+      add(c.name + (more ? ` (${more})` : ""), series, c.unit, place >= 3, c.name);
     });
+  }
+
+  /** Chunks at the playhead, into the plots of their signals and into the scene; null: none. */
+  want(found) {
+    this.wants = found;
+    for (const name of this.named.keys()) this.wantIn(name);
+    if (this.scene) this.scene.fan(found ? found.signals : []);
+  }
+
+  wantIn(name) {
+    const plot = this.named.get(name), s = this.wants && this.wants.signals.find((x) => x.name === name || `${x.name} (commanded)` === name);
+    if (!s) { if (plot.fanned) plot.fan([]); plot.fanned = false; return; }
+    const t = this.d.t_s.data[this.wants.tick];
+    plot.fan(Array.from({length: Math.min(8, s.samples.shape[2])}, (_, k) => strands(s, k, t, this.wants.chunk_rate_hz).map((c) => ({...c, ink: k}))).flat());
+    plot.fanned = true;
   }
 
   describe() {
@@ -182,6 +201,7 @@ class EpisodeView {
     this.clock.textContent = `${t.toFixed(2)} / ${this.end_s.toFixed(2)} s`;
     for (const f of this.frames) f.show(this.tick);
     if (this.scene) this.scene.show(this.tick);
+    this.fan.at(this.tick, this.playing);
     if (!this.lined) { this.lined = true; requestAnimationFrame(() => { this.lined = false; if (!this.ended) for (const p of this.plots) p.at(this.d.t_s.data[this.tick]); }); }
     if (link) { clearTimeout(this.linked); this.linked = setTimeout(() => this.app.replace(this.m.link(this.d.number, `t=${t.toFixed(3)}`)), 200); }
   }
@@ -190,7 +210,7 @@ class EpisodeView {
     this.playing = on;
     this.button.textContent = on ? "⏸ pause" : "▶ play";
     cancelAnimationFrame(this.turning);
-    if (!on) return;
+    if (!on) { if (!this.ended) this.fan.at(this.tick, false); return; }
     if (this.tick >= this.d.steps - 1) this.go(0);
     let began = performance.now(), from = this.d.t_s.data[this.tick];
     const turn = (now) => {
@@ -252,6 +272,7 @@ class EpisodeView {
       {key: " ", does: "play or pause", run: () => this.play(!this.playing)},
       {key: "ArrowRight", does: "a step on", run: (e) => this.go(this.tick + (e.shiftKey ? 10 : 1))}, {key: "ArrowLeft", does: "a step back (10 with Shift)", run: (e) => this.go(this.tick - (e.shiftKey ? 10 : 1))},
       {key: "Home", does: "to the beginning", run: () => this.go(0)}, {key: "End", does: "to the end", run: () => this.go(this.d.steps - 1)},
+      {key: "w", does: "what the policy wanted here", run: () => this.fan.toggle()},
       {key: ">", does: "faster", run: () => this.faster(1)}, {key: "<", does: "slower", run: () => this.faster(-1)},
       {key: "n", does: "next episode (of the filter)", run: to(this.after)}, {key: "p", does: "episode before", run: to(this.before)},
       {key: "1", does: "it succeeded", run: () => this.tell({outcome: "success"})}, {key: "0", does: "it did not", run: () => this.tell({outcome: "failure"})},

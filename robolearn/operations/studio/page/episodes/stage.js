@@ -53,6 +53,28 @@ export class Stage {
     this.draw();
   }
 
+  /** Where chunks of an action would bring the tool, as lines; none where its place is not known. */
+  fan(signals) {
+    if (this.lines) { this.scene.remove(this.lines); this.lines.traverse((n) => { if (n.geometry) { n.geometry.dispose(); n.material.dispose(); } }); }
+    this.lines = new THREE.Group();
+    this.scene.add(this.lines);
+    for (const s of signals) {
+      const tool = this.stage.tools.find((t) => t.name === s.name);
+      if (!tool) continue;
+      const [count, horizon, size] = s.samples.shape, [x, y, z, qw, qx, qy, qz] = tool.pose.data;
+      const turn = new THREE.Quaternion(qx, qy, qz, qw), at = new THREE.Vector3(x, y, z);
+      for (let n = 0; n < count; n++) {
+        const points = Array.from({length: horizon}, (_, i) => {
+          const from = (n * horizon + i) * size, value = (k) => (k < tool.count ? s.samples.data[from + k] : 0);
+          return new THREE.Vector3(value(0), value(1), value(2)).applyQuaternion(turn).add(at);
+        });
+        const material = new THREE.LineBasicMaterial({color: new THREE.Color(colour("--accent")), transparent: true, opacity: 0.8, depthTest: false});
+        this.lines.add(new THREE.Line(new THREE.BufferGeometry().setFromPoints(points), material));
+      }
+    }
+    this.draw();
+  }
+
   draw() {
     if (this.frame) return;
     this.frame = requestAnimationFrame(() => {

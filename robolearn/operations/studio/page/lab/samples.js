@@ -50,7 +50,7 @@ export function samples(app, run) {
     for (const s of d.signals) {
       const [n, horizon, size] = s.samples.shape, at = (k, t, c) => s.samples.data[(k * horizon + t) * size + c];
       const done = (t, c) => s.recorded.data[t * size + c];
-      const time = Array.from({length: horizon}, (_, t) => (d.tick + t) / d.rate_hz);
+      const time = Array.from({length: horizon}, (_, t) => d.tick / d.rate_hz + t / d.chunk_rate_hz);
       if (size === 2) { wanted.add(`xy ${s.name}`); flat(d, s, n, horizon, at, done); }
       for (let c = 0; c < size && wanted.size < MOST_PLOTS; c++) {
         const name = `${s.name}${size > 1 ? ` ${c}` : ""}${s.unit ? ` [${s.unit}]` : ""}`;
