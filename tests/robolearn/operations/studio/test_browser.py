@@ -6,14 +6,18 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from robolearn.config import from_dict
+from robolearn.data.reading.selection import DataConfig
 from robolearn.data.store.store import EpisodeStore
 from robolearn.operations.studio.apart import Apart
 from robolearn.operations.studio.server.serve import Studio, serve_studio
 from tests.browser import Tab, chromium
-from tests.episodes import small_episode
+from tests.episodes import TOOL, small_episode
 from tests.robolearn.operations.studio.lab import computed_here, tiny_lab
 
+READ = {"observations": [TOOL], "actions": [TOOL]}
 SIZES = ((390, 844), (1400, 900), (2560, 1440))
 # What every view must have, and what tells that it is there.
 # Two frames: what follows the size of the window (plots) has done so then.
@@ -156,7 +160,38 @@ def test_what_is_chosen_becomes_a_command(studio: Studio, tab: Tab):
     assert command.startswith("robolearn data filter ")
     assert command.endswith(("--episodes ep_000000", "--episodes ep_000001"))
     tab.evaluate("document.querySelector('dialog[open]').close()")
+    name = command.rsplit(" ", 1)[1]
+    _as_a_weight(tab)
+    path = studio.library.things()[0].path
+    lines = tab.wait_for(
+        "[...document.querySelectorAll('dialog[open] pre')].map((n) => n.textContent)"
+    )
+    assert lines[0] == f"robolearn data note {path} {name} --label picked"
+    store = EpisodeStore.open(path)
+    steps = {i.id: i.steps for i in store.list()}
+    data = from_dict(DataConfig, {**READ, **yaml.safe_load(lines[1])["data"]}, "data")
+    share = 2 * steps[name] / (2 * steps[name] + sum(steps.values()) - steps[name])
+    assert [c.weight for c in data.stores] == pytest.approx([share, 1 - share], abs=1e-3)
+    taken = [[i.id for i in store.list() if c.takes(i, data)] for c in data.stores]
+    assert taken == [[name], [i for i in steps if i != name]]
+    tab.evaluate("document.querySelector('dialog[open]').close()")
+    said = store.annotations()
+    _as_a_weight(tab)
+    assert "just that already" in tab.evaluate("document.querySelector('dialog[open]').textContent")
+    assert store.annotations() == said
+    tab.evaluate("document.querySelector('dialog[open]').close()")
+    tab.key("u")
+    tab.wait_for("document.querySelector('#line').textContent.startsWith('took back')")
+    assert store.info(name).labels == ()
     tab.key("c")
+
+
+def _as_a_weight(tab: Tab) -> None:
+    tab.evaluate(
+        "[...document.querySelectorAll('.chosenbar button')]"
+        ".find((b) => b.textContent === 'as a weight').click()"
+    )
+    tab.wait_for("!!document.querySelector('dialog[open] pre')")
 
 
 def test_an_answer_that_comes_late_is_not_shown_in_the_next_view(studio: Studio, tab: Tab):
@@ -279,3 +314,33 @@ def test_every_view_of_a_lab_is_filled(lab: Studio, filled: Tab, view: str):
         filled.wait_for(f"document.querySelector('main').textContent.includes({word!r})")
     assert _looks(filled, view) == []
     assert filled.errors == []
+
+
+ASKED = """(() => {
+  const answer = {problems: [], episode: "ep_000000", tick: 5, chunk_rate_hz: 10, execute: 2,
+    notes: ["these weights drove this episode"], signals: [{name: "tool/xy_table",
+      samples: {shape: [8, 4, 2], type: "f4", data: btoa("\\0".repeat(256))}}]};
+  const fetched = window.unasked = window.fetch;
+  window.fetch = (where, more) => String(where).includes("/samples?")
+    ? Promise.resolve(new Response(JSON.stringify(answer))) : fetched(where, more);
+})()"""
+
+
+def test_a_run_is_asked_what_it_wants_at_the_playhead(lab: Studio, filled: Tab):
+    ids = {t.where: t.id for t in lab.library.things()}
+    filled.evaluate(ASKED)
+    filled.evaluate(f"location.hash = '#/store/{ids['point']}/episode/0?t=0.5'")
+    filled.wait_for("document.querySelector('.fan')?.textContent.includes('no policy drove this')")
+    filled.evaluate(
+        "(() => { const s = document.querySelector('.fan select');"
+        f" s.value = '{ids['one']}'; s.dispatchEvent(new Event('change')); }})()"
+    )
+    filled.wait_for("document.querySelector('.fan').textContent.includes('8 chunks that one')")
+    said = filled.evaluate("document.querySelector('.fan').textContent")
+    assert "these weights drove this episode" in said
+    assert "Of the 4 actions of each, 2 would be carried out" in said
+    filled.key("w")
+    filled.wait_for("!document.querySelector('.fan').textContent.includes('8 chunks')")
+    assert _looks(filled, "episode with a run") == []
+    assert filled.errors == []
+    filled.evaluate("window.fetch = window.unasked")

@@ -4,6 +4,7 @@ import {getJson, of} from "../api.js";
 import {command, el, fmt, table} from "../dom.js";
 import {deliver, model, say, SORTS, undo, unwritten} from "./model.js";
 import {Wall} from "./wall.js";
+import {weighed} from "./weight.js";
 
 const SHOWN = 500;
 
@@ -197,7 +198,7 @@ class StoreView {
       act("✓ success", () => this.tell({outcome: "success"}), "key 1"), act("✗ no success", () => this.tell({outcome: "failure"}), "key 0"),
       act("keep", () => this.tell({add: ["keep"], remove: ["discard"]}), "key +"), act("discard", () => this.tell({add: ["discard"], remove: ["keep"]}), "key -"),
       act("label …", () => this.ask("label"), "key l"), act("note …", () => this.ask("note"), "key n"),
-      act("as a store …", () => this.asStore()), act("weight …", () => this.weight()), act("take back", () => this.back(), "key u"), act("clear", () => { this.m.chosen.clear(); this.chosen(); this.draw(); }, "key c"));
+      act("as a store …", () => this.asStore()), act("as a weight", () => this.weight()), act("take back", () => this.back(), "key u"), act("clear", () => { this.m.chosen.clear(); this.chosen(); this.draw(); }, "key c"));
   }
 
   /** Say it about what is chosen, or else about the tile that has the focus. */
@@ -235,11 +236,13 @@ class StoreView {
       ids.length > 50 && !all ? [el("p.small.muted", "Shorter: label what is chosen, and filter by the label."), command(`robolearn data filter ${t.quoted} --out ${out} --label picked`), el("button", {type: "button", onclick: () => this.tell({add: ["picked"]})}, "label them 'picked'")] : ""));
   }
 
-  weight() {
-    const t = this.m.table;
-    const yaml = ["data:", "  stores:", `  - {path: ${t.quoted}, labels: [picked], weight: 2.0}`, `  - {path: ${t.quoted}, without_labels: [picked], weight: 1.0}`].join("\n");
-    dialog(el("div", el("h2", "As a weight of training"), el("p", "A label divides the store, and the experiment weighs its parts. First label what is chosen, then put this into the experiment's config:"),
-      el("button", {type: "button", onclick: () => this.tell({add: ["picked"]})}, `label ${fmt.count(this.m.chosen.size, "episode")} 'picked'`), command(yaml)));
+  async weight() {
+    if (this.m.partial) { this.app.say("the store is still being listed: what else there is to weigh it against is not known yet", true); return; }
+    try {
+      const shown = await weighed(this.m, [...this.m.chosen].sort((a, b) => a - b), () => this.back());
+      dialog(shown);
+      await this.reload();
+    } catch (error) { this.app.say(error.message, true); }
   }
 
   keys() {
