@@ -1,6 +1,7 @@
 """A policy is asked at what it would have seen, and whose weights it has is said."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +30,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "run"
 
 
-def _store(path: Path, *provenances: dict[str, object]) -> EpisodeStore:
+def _store(path: Path, *provenances: Mapping[str, object]) -> EpisodeStore:
     store = EpisodeStore.create(path)
     with store.writer() as writer:
         for seed, said in enumerate(provenances):
             episode = small_episode(seed, 12)
-            meta = dataclasses.replace(episode.meta, provenance=said)
+            meta = dataclasses.replace(episode.meta, provenance=dict(said))
             writer.append(dataclasses.replace(episode, meta=meta))
     return store
 
