@@ -117,7 +117,7 @@ class EpisodeView {
     const add = (title, series, unit, closed, name = "") => {
       const inside = el("div"), box = el("details", {open: !closed}, el("summary", el("strong", title), el("span.muted.small", unit ? ` [${unit}]` : "")), inside);
       host.append(box);
-      const draw = () => { if (box.open && !box.drawn) { box.drawn = true; const p = linePlot(inside, {...common, series}); this.plots.push(p); p.at(d.t_s.data[this.tick]); if (name) { this.named.set(name, p); this.wantIn(name); } } };
+      const draw = () => { if (box.open && !box.drawn) { box.drawn = true; const p = linePlot(inside, {...common, series}); this.plots.push(p); p.at(d.t_s.data[this.tick]); if (name) { this.named.set(name, p); this.drawWanted(name); } } };
       box.addEventListener("toggle", draw);
       draw();
     };
@@ -140,11 +140,11 @@ class EpisodeView {
   /** Chunks at the playhead, into the plots of their signals and into the scene; null: none. */
   want(found) {
     this.wants = found;
-    for (const name of this.named.keys()) this.wantIn(name);
+    for (const name of this.named.keys()) this.drawWanted(name);
     if (this.scene) this.scene.fan(found ? found.signals : []);
   }
 
-  wantIn(name) {
+  drawWanted(name) {
     const plot = this.named.get(name), s = this.wants && this.wants.signals.find((x) => x.name === name || `${x.name} (commanded)` === name);
     if (!s) { if (plot.fanned) plot.fan([]); plot.fanned = false; return; }
     const t = this.d.t_s.data[this.wants.tick];
