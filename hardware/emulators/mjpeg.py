@@ -4,16 +4,15 @@
 of exposure, this host's monotonic clock, seconds). A client that asks for ``/...?depth=1`` gets
 after each picture a part more with its stamp: a PNG of 16 bits, depth [mm], lossless.
 
-What is drawn comes from whoever builds the emulator; here it passes the camera's response (gain,
-gamma, noise), waits for its latency, and is sent to every client. A client that reads slowly misses
-pictures, it never holds up the others.
+What is drawn comes from whoever builds the emulator; it passes the camera's response (gain, gamma,
+noise: ``sensor.py``), waits for its latency, and is sent to every client. A client that reads
+slowly misses pictures, it never holds up the others.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import socket
 import threading
 import time
@@ -22,85 +21,17 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from hardware.emulators.depth import DepthSensorConfig, Metres, measured
-from hardware.shapes import ResizedDepth, ResizedPicture
+from hardware.emulators.sensor import CameraEmulatorConfig, Exposure, Sensor, Taken, png
+from hardware.emulators.sensor import respond as respond  # noqa: PLC0414
 from hardware.wire.mjpeg import BOUNDARY, DEPTH_QUERY
-from robolearn.errors import ConfigError, DataError, RobotConnectionError, did_you_mean
-from robolearn.shapes import OwnFloats, OwnIndex, Picture
-
-
-@dataclass(frozen=True, slots=True)
-class Exposure:
-    """What light came in at ``t_ns`` [ns, monotonic]: ``picture [height, width, 3]`` RGB, and for a
-    depth sensor the true depth ``metres [height, width]`` and the focal length of that picture.
-    """
-
-    t_ns: int
-    picture: Picture
-    metres: Metres | None = None
-    focal_px: float = math.nan
-
+from robolearn.errors import DataError, RobotConnectionError, did_you_mean
 
 Draw = Callable[[], Exposure]
 log = logging.getLogger(__name__)
 FAULTS = ("frozen", "black", "stall", "drop", "size", "clock_jump", "slow", "blind")
 _REQUEST, _CLIENTS = 4096, 8
-
-
-@dataclass(frozen=True, slots=True)
-class CameraEmulatorConfig:
-    """An emulated camera: where it serves, and what its optics, sensor and network do."""
-
-    # Its name; faults on command are addressed by it.
-    name: str = "top"
-    # TCP port of the stream (0: any free one).
-    port: int = 30130
-    # Width of the picture [px].
-    width: int = 640
-    # Height of the picture [px].
-    height: int = 480
-    # Pictures per second [Hz].
-    rate_hz: float = 30.0
-    # From exposure until a picture leaves [s].
-    latency_s: float = 0.03
-    # Width of a uniform addition to the latency [s].
-    latency_jitter_s: float = 0.004
-    # Standard deviation of the sensor's noise (grey levels of 255).
-    noise: float = 2.0
-    # Factor of red, green and blue (white balance, exposure).
-    gain: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    # Exponent of the response: out = in ** gamma.
-    gamma: float = 1.0
-    # JPEG quality, 1 to 100.
-    quality: int = 90
-    # Share of the pictures that never leave.
-    dropout_rate: float = 0.0
-    # A sensor that measures the depth of every pixel; null: it sees colours alone.
-    depth: DepthSensorConfig | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.port < 65536:
-            raise ConfigError(f"camera port must be 0 (any free one) to 65535, got {self.port}")
-        if not (8 <= self.width <= 4096 and 8 <= self.height <= 4096 and 0 < self.rate_hz <= 240):
-            raise ConfigError(
-                "width and height in [8, 4096] and rate_hz in (0, 240] are needed, got"
-                f" {self.width}, {self.height}, {self.rate_hz}"
-            )
-        spreads = (self.latency_s, self.latency_jitter_s, self.noise)
-        if not all(0 <= v < math.inf for v in spreads) or not 0 <= self.dropout_rate <= 1:
-            raise ConfigError(
-                "latency, jitter and noise must be at least 0 and dropout_rate in [0, 1], got"
-                f" {spreads}, {self.dropout_rate}"
-            )
-        if not (1 <= self.quality <= 100 and self.gamma > 0 and min(self.gain) >= 0):
-            raise ConfigError(
-                "quality in [1, 100], gamma > 0 and gain >= 0 are needed, got"
-                f" {self.quality}, {self.gamma}, {self.gain}"
-            )
 
 
 class CameraEmulator:
@@ -113,9 +44,9 @@ class CameraEmulator:
     ) -> None:
         self.config = config
         self.sent = self.skipped = 0
-        self._draw, self._rng = draw, rng
+        self._draw, self._sensor = draw, Sensor(config, rng)
         self._faults: dict[str, tuple[float, float]] = {}
-        self._frozen: _Taken | None = None
+        self._frozen: Taken | None = None
         self._queue: deque[tuple[int, _Parts]] = deque()
         self._parts, self._index = _Parts(b"", b""), 0
         self._news = threading.Condition()
@@ -156,25 +87,18 @@ class CameraEmulator:
 
     def expose(self) -> None:
         """Draw one picture and queue it for sending."""
-        exposure, c = self._draw(), self.config
-        if self._rng.random() < c.dropout_rate:
+        exposure = self._draw()
+        if self._sensor.loses():
             return
         stamp_s = exposure.t_ns * 1e-9 + self._amount("clock_jump")
         picture = self._with_faults(exposure)
-        depth = b"" if picture.depth is None else png(picture.depth, c.name)
+        depth = b"" if picture.depth is None else png(picture.depth, self.config.name)
         parts = _Parts(
-            _part("image/jpeg", stamp_s, self._jpeg(picture.image)),
+            _part("image/jpeg", stamp_s, self._sensor.jpeg(picture.image)),
             _part("image/png", stamp_s, depth) if depth else b"",
         )
-        delay_s = c.latency_s + c.latency_jitter_s * self._rng.random() + self._amount("slow")
+        delay_s = self._sensor.latency_s() + self._amount("slow")
         self._queue.append((exposure.t_ns + round(delay_s * 1e9), parts))
-
-    def _jpeg(self, image: ResizedPicture) -> bytes:
-        options = [cv2.IMWRITE_JPEG_QUALITY, self.config.quality]
-        done, data = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)
-        if not done:
-            raise DataError(f"camera '{self.config.name}': no JPEG of {image.shape}")
-        return data.tobytes()
 
     def fault(self, kind: str, seconds: float, amount: float = 0.0) -> None:
         """Cause a fault for ``seconds``: ``frozen``, ``black``, ``stall`` (silence), ``drop``
@@ -209,21 +133,19 @@ class CameraEmulator:
     def _amount(self, kind: str) -> float:
         return self._faults[kind][1] if self._active(kind) else 0.0
 
-    def _with_faults(self, exposure: Exposure) -> _Taken:
-        sensor, metres = self.config.depth, exposure.metres
-        taken = _Taken(respond(exposure.picture, self.config, self._rng), None)
+    def _with_faults(self, exposure: Exposure) -> Taken:
         # Nobody asks for depth: none is measured.
-        if self._deep and sensor is not None and metres is not None:
-            depth = measured(metres, exposure.focal_px, sensor, self._rng)
-            taken = _Taken(taken.image, np.zeros_like(depth) if self._active("blind") else depth)
+        taken = self._sensor.taken(exposure, depth=bool(self._deep))
+        if taken.depth is not None and self._active("blind"):
+            taken = Taken(taken.image, np.zeros_like(taken.depth))
         if self._active("frozen"):
             self._frozen = taken if self._frozen is None else self._frozen
             taken = self._frozen
         if self._active("black"):
-            taken = _Taken(np.zeros_like(taken.image), taken.depth)
+            taken = Taken(np.zeros_like(taken.image), taken.depth)
         if self._active("size"):
             depth = None if taken.depth is None else np.ascontiguousarray(taken.depth[::2, ::2])
-            taken = _Taken(np.ascontiguousarray(taken.image[::2, ::2]), depth)
+            taken = Taken(np.ascontiguousarray(taken.image[::2, ::2]), depth)
         return taken
 
     def _send_due(self) -> None:
@@ -288,14 +210,6 @@ class CameraEmulator:
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
-    """What the sensor made of an exposure."""
-
-    image: ResizedPicture
-    depth: ResizedDepth | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Parts:
     """One moment on its way: the picture's part, and the depth's (empty without one)."""
 
@@ -311,47 +225,9 @@ def _part(kind: str, stamp_s: float, data: bytes) -> bytes:
     return head.encode() + data + b"\r\n"
 
 
-def png(depth: ResizedDepth, name: str) -> bytes:
-    """Depth as a PNG of 16 bits; by run lengths: more effort finds little in noise."""
-    fast = [cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]
-    done, data = cv2.imencode(".png", depth, [cv2.IMWRITE_PNG_COMPRESSION, 1, *fast])
-    if not done:
-        raise DataError(f"camera '{name}': no PNG of {depth.shape}")
-    return data.tobytes()
-
-
 def wants_depth(path: str) -> bool:
     """Whether a request asks for depth, too."""
     return "1" in urllib.parse.parse_qs(urllib.parse.urlsplit(path).query).get(DEPTH_QUERY, [])
-
-
-def respond(image: Picture, config: CameraEmulatorConfig, rng: np.random.Generator) -> Picture:
-    """What the sensor makes of the light: gain, gamma, noise."""
-    if config.gain == (1.0, 1.0, 1.0) and config.gamma == 1.0:
-        light = image
-    else:
-        grey = np.arange(256)[:, None] / 255.0
-        table = 255.0 * np.clip(grey * np.array(config.gain), 0.0, 1.0) ** config.gamma
-        light = np.stack([table[image[..., i], i] for i in range(3)], axis=-1)
-        light = np.round(light).astype(np.uint8)
-    if config.noise <= 0:
-        return np.ascontiguousarray(light)
-    # A table of noise, shifted at random: drawing a million normal numbers takes 20 ms.
-    strip = rng.normal(scale=config.noise, size=4096).round()
-    rolls = rng.integers(0, 4096, size=light.shape[0])
-    rows = np.ascontiguousarray(light).reshape(len(light), light.shape[1] * 3)
-    # What is added, then what is taken away: bytes that stop at their limits are quickest.
-    brighter, darker = (_rolled(part, rolls, rows.shape[1]) for part in (strip, -strip))
-    cv2.add(rows, brighter, dst=brighter)
-    cv2.subtract(brighter, darker, dst=brighter)
-    return brighter.reshape(light.shape)
-
-
-def _rolled(strip: OwnFloats, rolls: OwnIndex, numbers: int) -> NDArray[np.uint8]:
-    """Row by row ``numbers`` values of ``strip`` from another beginning; none below 0."""
-    part = np.clip(strip, 0.0, 255.0).astype(np.uint8)
-    endless = np.tile(part, 2 + numbers // len(part))
-    return np.lib.stride_tricks.sliding_window_view(endless, numbers)[rolls]
 
 
 def _asked(client: socket.socket) -> str | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from hardware.drivers.aruco_tracker import TagDetector, TagFinder, TagTrackerConfig
 from hardware.drivers.cameras.mjpeg import decode
-from hardware.emulators.mjpeg import CameraEmulatorConfig, respond
+from hardware.emulators.sensor import CameraEmulatorConfig, respond
 from hardware.teleop.page.pictures import jpeg_of
 from robolearn.calibration.latency import TimeSeries, latency
 from robolearn.calibration.lens import LensConfig

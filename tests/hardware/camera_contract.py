@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hardware.devices.camera import Camera, StreamConfig, StreamedCamera
-from hardware.emulators.mjpeg import CameraEmulator, CameraEmulatorConfig, Exposure
+from hardware.emulators.mjpeg import CameraEmulator
+from hardware.emulators.sensor import CameraEmulatorConfig, Exposure
 from robolearn.errors import (
     CameraError,
     RobolearnError,

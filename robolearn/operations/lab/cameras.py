@@ -17,7 +17,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import cv2
 import numpy as np
 
-from hardware.emulators.mjpeg import CameraEmulator, CameraEmulatorConfig, Exposure
+from hardware.emulators.mjpeg import CameraEmulator
+from hardware.emulators.sensor import CameraEmulatorConfig, Exposure
 from hardware.supervisor.shared_memory import Ring, RingHandle
 from robolearn.arms.models import UR5E
 from robolearn.arms.shapes import Joints

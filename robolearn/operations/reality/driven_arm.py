@@ -18,6 +18,7 @@ from hardware.supervisor.follower import Follower
 from hardware.supervisor.link import Target
 from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError
+from robolearn.operations.lab.cameras import Workcell
 from robolearn.operations.lab.workcell import LabConfig, build_fingers, build_plant
 
 # Fingers that are this near to where an episode begins are there [m].
@@ -38,7 +39,9 @@ class DrivenArm:
         follower: Follower,
         seed: int,
     ) -> None:
-        self.plant: Plant = build_plant(lab, seed)[0]
+        self.plant: Plant
+        self.workcell: Workcell
+        self.plant, self.workcell = build_plant(lab, seed)
         self._seen = behind(self.plant, drivetrain, seed)
         self._follower = follower
         self._fingers = build_fingers(lab, self.plant)

@@ -19,17 +19,20 @@ from hardware.cell.start import objects_of
 from hardware.devices.gripper_config import WIDTH
 from hardware.devices.tracker import object_of
 from hardware.emulators.drivetrain import DrivetrainConfig
-from hardware.emulators.tracker import Captures, TrackerPacket
+from hardware.emulators.tracker import Captures
 from hardware.supervisor.link import Target
 from robolearn.config import config_hash, to_dict
+from robolearn.errors import StaleSignalError
 from robolearn.operations.code_hash import reality_hash
 from robolearn.operations.lab.view import lab_view
 from robolearn.operations.lab.workcell import LabConfig
+from robolearn.operations.reality.aligned import Aligned
+from robolearn.operations.reality.cameras import RealityCameras, Seen
 from robolearn.operations.reality.driven_arm import DrivenArm
 from robolearn.seeding import child_seed
 from robolearn.shapes import Picture
 from robolearn.spec import EmbodimentSpec
-from robolearn.types import Condition, Outcome, Signals
+from robolearn.types import Condition, Observation, Outcome, SampleBatch, Signals
 from sim.adapters.stepped import Poses, SteppedEnv
 from sim.tasks.contract import Task
 
@@ -54,8 +57,9 @@ class RealityEnv(SteppedEnv):
         engine: str,
         seed: int,
     ) -> None:
-        spec = _spec(cell, lab)
-        super().__init__(spec, [s.name for s in spec.signals])
+        self._cameras = RealityCameras(cell, lab, seed)
+        spec = _spec(cell, lab, self._cameras)
+        super().__init__(spec, [s.name for s in spec.signals if not s.is_image])
         self._cell, self._lab, self._drivetrain, self._seed = cell, lab, drivetrain, seed
         self._task, self._params, self._engine = task, params, engine
         rate_hz = lab.devices.controller.rate_hz
@@ -64,7 +68,9 @@ class RealityEnv(SteppedEnv):
         self._periods = round(rate_hz / cell.rate_hz)
         self._period_ns = round(1e9 / rate_hz)
         self._objects = {name: t.object(name) for name, t in cell.trackers.items()}
-        self._signals = {name: signal for signal, name in self._objects.items()}
+        tagged = self._cameras.tracked
+        self._signals = {name: s for s, name in self._objects.items() if s not in tagged}
+        self._aligned = _aligned(cell, spec) if cell.align else None
         self._arm: DrivenArm | None = None
         self._captures: Captures | None = None
         self._begun: dict[str, Any] = {}
@@ -111,9 +117,19 @@ class RealityEnv(SteppedEnv):
         q = arm.plant.joint_positions()
         return self._view.draw("top", width, height, q, poses, arm.opening_m)
 
+    def observe(self) -> Observation:
+        """The newest samples; of a cell with ``align`` as of that camera's newest picture."""
+        newest = super().observe()
+        return newest if self._aligned is None else self._aligned.shown(newest)
+
+    def drain(self) -> SampleBatch:
+        """The samples of the last tick; those of the current one come next time."""
+        batch = super().drain()
+        return batch if self._aligned is None else self._aligned.drained(batch)
+
     def close(self) -> None:
         """Release the engines; safe to call twice."""
-        for engine in (self._arm, self._view):
+        for engine in (self._arm, self._view, self._cameras):
             if engine is not None:
                 engine.close()
         self._arm = self._view = None
@@ -143,29 +159,43 @@ class RealityEnv(SteppedEnv):
         self._task.reset()
         rng = np.random.default_rng(child_seed(self._seed, "tracker", condition.seed))
         self._captures = Captures(arm.plant, self._lab.devices.tracker, rng)
+        self._cameras.begin(arm, condition.seed)
+        if self._aligned is not None:
+            self._aligned.clear()
         self._begun = {goal.name: goal.value(condition) for goal in self._cell.goals}
         self._rest(arm)
 
     def _rest(self, arm: DrivenArm) -> None:
-        """Time passes before the episode; what trackers tell meanwhile is its first observation."""
+        """Time passes before the episode; what trackers and cameras tell meanwhile is its first
+        observation.
+        """
         self._clock_ns = _FIRST_NS
         passed_ns = 0
-        while (
-            passed_ns < _REST_NS
-            or not set(self._objects) <= set(self._begun)
-            or (passed_ns < _LONGEST_NS and not arm.ready)
-        ):
-            for packet in self._pass(arm):
-                if packet.name in self._signals:
-                    self._begun[self._signals[packet.name]] = np.array(packet.pose)
+        missing = {*self._objects, *(s.name for s in self._cameras.signals)}
+        while passed_ns < _REST_NS or (passed_ns < _LONGEST_NS and (missing or not arm.ready)):
+            for seen in self._pass(arm):
+                self._begun[seen.signal] = seen.value
+                missing.discard(seen.signal)
             passed_ns += self._period_ns
+        if missing:
+            raise StaleSignalError(
+                f"{self._spec.name}: nothing was seen of {sorted(missing)} within"
+                f" {_LONGEST_NS * 1e-9:g} s before the episode; is it hidden from the camera, or is"
+                " every picture lost?"
+            )
         self._origin_ns = self._clock_ns
 
-    def _pass(self, arm: DrivenArm) -> list[TrackerPacket]:
-        """One period of the controller; the tracker's packets that arrived."""
+    def _pass(self, arm: DrivenArm) -> list[Seen]:
+        """One period of the controller; what arrived of trackers and cameras."""
         self._clock_ns += self._period_ns
         arm.step(self._clock_ns)
-        return [] if self._captures is None else self._captures.tick(self._clock_ns)
+        packets = [] if self._captures is None else self._captures.tick(self._clock_ns)
+        found = [
+            Seen(self._signals[p.name], p.t_ns, np.array(p.pose))
+            for p in packets
+            if p.name in self._signals
+        ]
+        return [*found, *self._cameras.tick(self._clock_ns)]
 
     def _follow(self, action: Poses) -> None:
         name, now_ns = self._cell_motion.action.name, self._clock_ns
@@ -178,13 +208,16 @@ class RealityEnv(SteppedEnv):
     def _step(self) -> None:
         arm = self._running
         for _ in range(self._periods):
-            # A tracker's pose is of when it was captured; what was before the start is known.
+            # Poses and pictures are of when they were captured; what was before the start is known.
             arrived = [
-                (self._signals[p.name], p.t_ns - self._origin_ns, np.array(p.pose))
-                for p in self._pass(arm)
-                if p.name in self._signals and p.t_ns > self._origin_ns
+                (s.signal, s.t_ns - self._origin_ns, s.value)
+                for s in self._pass(arm)
+                if s.t_ns > self._origin_ns
             ]
             self._samples.arrive(self.now_ns(), arrived)
+            if self._aligned is not None:
+                for signal, t_ns, value in arrived:
+                    self._aligned.add(t_ns, {signal: value})
 
     def _read(self) -> Signals:
         arm = self._running
@@ -194,7 +227,10 @@ class RealityEnv(SteppedEnv):
         if arm.width_m is not None:
             values[WIDTH] = np.array([arm.width_m])
         begun, self._begun = self._begun, {}
-        return {**values, **begun}
+        values |= begun
+        if self._aligned is not None:
+            self._aligned.add(self.now_ns(), values)
+        return values
 
     def _judge(self) -> Outcome:
         arm = self._running
@@ -205,13 +241,22 @@ class RealityEnv(SteppedEnv):
         return found
 
 
-def _spec(cell: CellConfig, lab: LabConfig) -> EmbodimentSpec:
+def _aligned(cell: CellConfig, spec: EmbodimentSpec) -> Aligned:
+    """What a cell shows as of its picture: no other pictures, nor what was told at the start."""
+    told = {goal.name for goal in cell.goals}
+    shown = [s for s in spec.signals if not s.is_image and s.name not in told]
+    return Aligned(shown, f"{cell.align}/image")
+
+
+def _spec(cell: CellConfig, lab: LabConfig, cameras: RealityCameras) -> EmbodimentSpec:
     """The cell's, without what only its processes tell; arm and gripper once per tick."""
     whole = cell_spec(cell)
     arm = [s.name for s in cell.motion().signals(cell.rate_hz)]
     own = [*arm, JOINT_POSITION, JOINT_VELOCITY, *([WIDTH] if cell.gripper is not None else [])]
     rates = dict.fromkeys(own, cell.rate_hz)
     rates |= dict.fromkeys(cell.trackers, lab.devices.tracker.rate_hz)
+    rates |= {s.name: s.rate_hz for s in whole.signals if s.name in cameras.tracked}
+    rates |= {s.name: s.rate_hz for s in cameras.signals}
     rates |= {goal.name: 0.0 for goal in cell.goals}
     signals = tuple(
         dataclasses.replace(s, rate_hz=rates[s.name]) for s in whole.signals if s.name in rates

@@ -61,6 +61,18 @@ REALITIES = {
         "pick_place_ur5e",
         "A cube put onto a square by the lab's UR5e and its gripper, in process",
     ),
+    "pusht_camera": Reality(
+        "configs/hardware/lab_ur5e_camera.yaml",
+        "pusht",
+        "",
+        "Push-T on the lab's UR5e, seen by its camera alone, in process",
+    ),
+    "pick_place_camera": Reality(
+        "configs/hardware/lab_ur5e_pick_place_camera.yaml",
+        "pick_place",
+        "pick_place_ur5e",
+        "A cube put onto a square by the lab's UR5e, with two cameras, in process",
+    ),
 }
 _NAMES = tuple(f"{FAMILY}/{name}" for name in REALITIES)
 
