@@ -211,7 +211,8 @@ OFF_POLICY_HEADER = (
     *("it prefers", "regret", "the simulator, of the same"),
 )
 OFF_POLICY_CAPTION = (
-    "Weaker evidence, in no verdict: values fitted to recordings, without running the policies."
+    "Weaker evidence, in no verdict: values fitted to recordings, or how far actions are from"
+    " recorded ones, without running the policies."
 )
 
 

@@ -37,7 +37,9 @@ class Args:
     # Updates per policy, instead of the file's.
     steps: int | None = None
     # What is fitted, instead of what the file says: the mean of the returns, or their distribution.
-    method: Literal["expected", "distributional"] | None = None
+    # Or, without rewards and fitting: how far actions are from demonstrated ones at other starts
+    # than those that the runs were trained on (action_error).
+    method: Literal["expected", "distributional", "action_error"] | None = None
     # Results folders with trials of these policies, to check the order against.
     results: tuple[Path, ...] = ()
     # The world whose trials count; default: the only one.
@@ -64,16 +66,20 @@ def main(argv: list[str]) -> int:
 
     from eval.plain import plain_values
     from robolearn.config import load_config
+    from robolearn.operations.ranking.action_error import ErrorConfig
     from robolearn.operations.ranking.policy_values import RankConfig
     from robolearn.operations.ranking.rank import Race, Trials, rank
     from robolearn.training.loop import Hooks
 
+    if args.method == "action_error" and (args.config is not None or args.steps is not None):
+        raise ConfigError("--config and --steps are of what is fitted; action_error fits nothing")
     config = RankConfig() if args.config is None else load_config(RankConfig, args.config)
     if args.steps is not None:
         config = dataclasses.replace(config, steps=args.steps)
-    if args.method is not None:
+    if args.method in ("expected", "distributional"):
         changed = dataclasses.replace(config.evaluation, method=args.method)
         config = dataclasses.replace(config, evaluation=changed)
+    judging = ErrorConfig() if args.method == "action_error" else config
     bars = contextlib.ExitStack()
 
     def fitting(name: str) -> Hooks:
@@ -90,7 +96,7 @@ def main(argv: list[str]) -> int:
             args.runs,
             args.store,
             args.out,
-            config,
+            judging,
             trials=Trials(args.results, args.world, args.by),
             race=Race(args.budget, args.first) if args.budget else None,
             threads=args.threads,
@@ -100,7 +106,7 @@ def main(argv: list[str]) -> int:
     if args.json:
         print_json(plain_values(ranking))
         return 0
-    for line in _lines(ranking, args.by):
+    for line in _lines(ranking, args.by, args.method == "action_error"):
         say(line)
     if ranking.plan is not None:
         for line in _plan_lines(ranking.plan, {v.name: v.run for v in ranking.values}):
@@ -108,9 +114,10 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _lines(ranking: Ranking, by: str) -> list[str]:
+def _lines(ranking: Ranking, by: str, errors: bool) -> list[str]:
     width = max(len(v.name) for v in ranking.values)
-    lines = [f"{'policy':<{width}}  value of a start (networks disagree by)"]
+    said = "less its action error (its draws differ by)" if errors else _VALUE
+    lines = [f"{'policy':<{width}}  {said}"]
     lines += [_row(v, ranking, width, by) for v in ranking.values]
     found = ranking.agreement
     if found is not None:
@@ -119,11 +126,18 @@ def _lines(ranking: Ranking, by: str) -> list[str]:
             f" '{found.chosen}', '{found.best}' did best: {by} lost by the choice"
             f" {found.regret:.3f}"
         )
-    lines.append(
-        "values order policies, they do not predict outcomes: discounted, of these data's starts,"
-        " and as good as the data cover what a policy does"
-    )
-    return lines
+    return [*lines, _ERRORS_SAY if errors else _VALUES_SAY]
+
+
+_VALUE = "value of a start (networks disagree by)"
+_VALUES_SAY = (
+    "values order policies, they do not predict outcomes: discounted, of these data's starts, and"
+    " as good as the data cover what a policy does"
+)
+_ERRORS_SAY = (
+    "errors, in standard deviations of recorded actions, order policies at best: no outcome is in"
+    " them, and who solves the task in another way errs much"
+)
 
 
 def _row(value: PolicyValue, ranking: Ranking, width: int, by: str) -> str:

@@ -76,6 +76,21 @@ class RankConfig:
         if self.steps < 1:
             raise ConfigError(f"steps must be at least 1, got {self.steps}")
 
+    def values(
+        self,
+        runs: Mapping[str, Path],
+        store: Path,
+        out: Path,
+        *,
+        threads: int = 1,
+        on_value: Callable[[PolicyValue], None] | None = None,
+        hooks: Callable[[str], Hooks] = lambda _: Hooks(),
+    ) -> tuple[PolicyValue, ...]:
+        """See :func:`policy_values`."""
+        return policy_values(
+            runs, store, self, out, threads=threads, on_value=on_value, hooks=hooks
+        )
+
     def data(self, space: TaskSpace) -> DataConfig:
         """What is read of the store for policies of ``space``."""
         return DataConfig(
@@ -123,14 +138,14 @@ def policy_values(
     """
     torch.set_num_threads(threads)
     policies = {name: load_policy(run, threads=None) for name, run in runs.items()}
-    space = _one_space(policies)
+    space = one_space(policies)
     opened = EpisodeStore.open(store)
     for info in opened.list()[:1]:
         require_compatible(space, opened.meta(info.id).embodiment)
     source = StoreSource(opened, config.data(space))
     placed = at_goal(config.evaluation, lambda: source.goals)
     config = dataclasses.replace(config, evaluation=placed)
-    _take_folder(out, config, source.content_hash)
+    take_folder(out, plain_values(to_dict(config)), source.content_hash)
     flat = cached(source)
     found: list[PolicyValue] = []
     for name, policy in policies.items():
@@ -152,7 +167,10 @@ def evaluator(config: EvaluationConfig, policy: Policy, stats: DatasetStats) -> 
     return kind(config, policy, stats)
 
 
-def _one_space(policies: Mapping[str, Policy]) -> TaskSpace:
+def one_space(policies: Mapping[str, Policy]) -> TaskSpace:
+    """The task space that all have; :class:`ConfigError` for fewer than two policies, or for ones
+    that read instructions, :class:`SpecMismatchError` for different ones.
+    """
     if len(policies) < 2:
         raise ConfigError(
             f"a ranking takes two policies or more, got {list(policies)}: values are estimates"
@@ -172,9 +190,11 @@ def _one_space(policies: Mapping[str, Policy]) -> TaskSpace:
     return space
 
 
-def _take_folder(out: Path, config: RankConfig, data_hash: str) -> None:
-    """All values of a folder stand on the same settings and data."""
-    identity = {"settings": plain_values(to_dict(config)), "data_hash": data_hash}
+def take_folder(out: Path, settings: Mapping[str, Any], data_hash: str) -> None:
+    """All values of a folder stand on the same settings and data; :class:`ConfigError` for one that
+    holds others.
+    """
+    identity = {"settings": settings, "data_hash": data_hash}
     file = out / RANKING
     if file.is_file():
         there = read_mapping(file)

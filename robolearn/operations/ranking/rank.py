@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 from eval.plain import read_mapping, write_mapping
 from eval.statistics.halving import HalvingPlan, halving_plan
@@ -19,13 +19,30 @@ from robolearn.operations.ranking.policy_values import (
     PolicyValue,
     RankConfig,
     names_of,
-    policy_values,
 )
 from robolearn.training.loop import Hooks
 from robolearn.types import TrialRecord
 
 Measure = Literal["success", "score"]
 ORDER = "order.json"
+
+
+@runtime_checkable
+class Judging(Protocol):
+    """What policies are judged by, from recordings alone."""
+
+    def values(
+        self,
+        runs: Mapping[str, Path],
+        store: Path,
+        out: Path,
+        *,
+        threads: int = 1,
+        on_value: Callable[[PolicyValue], None] | None = None,
+        hooks: Callable[[str], Hooks] = ...,
+    ) -> tuple[PolicyValue, ...]:
+        """Every run's (by name), in their order; more is better. ``out``: where it is kept."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +82,7 @@ def rank(
     runs: Sequence[Path],
     store: Path,
     out: Path,
-    config: RankConfig | None = None,
+    config: Judging | None = None,
     *,
     trials: Trials = Trials(),
     race: Race | None = None,
@@ -73,19 +90,20 @@ def rank(
     on_value: Callable[[PolicyValue], None] | None = None,
     hooks: Callable[[str], Hooks] = lambda _: Hooks(),
 ) -> Ranking:
-    """Rank the policies of ``runs`` by an evaluation that is fitted to the recordings of ``store``.
+    """Rank the policies of ``runs`` by the recordings of ``store``: by an evaluation that is fitted
+    to them (:class:`RankConfig`), or by how far actions are from theirs (:class:`ErrorConfig`).
 
     Written to ``out`` (``order.json``), where a call that was stopped goes on. ``trials``: results
     folders of ``robolearn evaluate`` or of deployments that the order is checked against; ``race``:
-    which trials to run next. Errors: those of :func:`policy_values`; :class:`DataError` for results
+    which trials to run next. Errors: those of :func:`policy_values` or
+    :func:`~robolearn.operations.ranking.action_error.action_errors`; :class:`DataError` for results
     without trials of these policies.
     """
     named = names_of(runs)
     records = _records(trials)
     outcomes = {digest: _outcome(found, trials.by) for digest, found in records.items()}
-    values = policy_values(
-        named, store, config or RankConfig(), out, threads=threads, on_value=on_value, hooks=hooks
-    )
+    judging: Judging = config or RankConfig()
+    values = judging.values(named, store, out, threads=threads, on_value=on_value, hooks=hooks)
     ordered = tuple(sorted(values, key=lambda v: -v.value.value))
     tried = {v.name: outcomes[v.policy_hash] for v in ordered if v.policy_hash in outcomes}
     if outcomes and not tried:

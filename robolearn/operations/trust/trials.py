@@ -20,6 +20,7 @@ from robolearn.types import TrialRecord
 METHODS = {
     "expected": "fitted Q evaluation (FQE)",
     "distributional": "fitted likelihood estimation (FLE)",
+    "action_error": "held-out action error (weaker still: no outcome is in it)",
 }
 
 
