@@ -24,7 +24,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from hardware.emulators.sensor import CameraEmulatorConfig, Exposure, Sensor, Taken, png
-from hardware.emulators.sensor import respond as respond  # noqa: PLC0414
 from hardware.wire.mjpeg import BOUNDARY, DEPTH_QUERY
 from robolearn.errors import DataError, RobotConnectionError, did_you_mean
 

@@ -17,7 +17,7 @@ from hardware.drivers.cameras.mjpeg import MjpegConfig, decode, jpeg_size, read_
 from hardware.drivers.cameras.opencv import OpenCVConfig, require_device
 from hardware.drivers.cameras.realsense import RealSenseConfig
 from hardware.drivers.fakes.camera import FakeCameraConfig, FakeCameraState
-from hardware.emulators.mjpeg import CameraEmulatorConfig, respond
+from hardware.emulators.sensor import CameraEmulatorConfig, respond
 from robolearn.errors import (
     CameraError,
     ClockError,

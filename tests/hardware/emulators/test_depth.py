@@ -16,7 +16,7 @@ from hardware.drivers.cameras.mjpeg import decode_depth, png_size
 from hardware.drivers.cameras.opencv import OpenCVConfig
 from hardware.drivers.cameras.realsense import RealSenseConfig
 from hardware.emulators.depth import DepthSensorConfig, measured
-from hardware.emulators.mjpeg import Exposure, png
+from hardware.emulators.sensor import Exposure, png
 from hardware.streams.camera_streams import CameraStreams
 from hardware.streams.signal_buffer import SignalBuffer
 from robolearn.errors import CameraError, ConfigError, RobotConnectionError, SpecMismatchError

@@ -14,6 +14,7 @@ import struct
 import time
 from collections.abc import Callable
 
+import cv2
 import numpy as np
 import psutil
 import pytest
@@ -300,7 +301,7 @@ class HttpSocket(Pipe):
 @COUNT
 def test_a_camera_that_is_none_is_a_typed_error(count, memory, monkeypatch):
     rng, refused, pictures = random.Random(5), 0, 0
-    jpeg = mjpeg.cv2.imencode(".jpg", np.zeros((24, 32, 3), np.uint8))[1].tobytes()
+    jpeg = cv2.imencode(".jpg", np.zeros((24, 32, 3), np.uint8))[1].tobytes()
     part = b"--f\r\nContent-Length: %d\r\nX-Timestamp: 1.5\r\n\r\n%s\r\n" % (len(jpeg), jpeg)
     kind = b"Content-Type: multipart/x-mixed-replace; boundary=f\r\n"
     plain = b"HTTP/1.0 200 OK\r\n" + kind + b"\r\n" + part * 2

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardware.emulators.mjpeg import CameraEmulatorConfig
+from hardware.emulators.sensor import CameraEmulatorConfig
 from robolearn.arms.models import UR5E
 from robolearn.calibration.boards import Board, BoardFinder
 from robolearn.config import from_dict

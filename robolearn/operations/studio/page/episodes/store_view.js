@@ -240,8 +240,9 @@ class StoreView {
     if (this.m.partial) { this.app.say("the store is still being listed: what else there is to weigh it against is not known yet", true); return; }
     try {
       const shown = await weighed(this.m, [...this.m.chosen].sort((a, b) => a - b), () => this.back());
-      dialog(shown);
+      // Before it is shown: who clicks again finds the label that was just given.
       await this.reload();
+      dialog(shown);
     } catch (error) { this.app.say(error.message, true); }
   }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from robolearn.operations.studio.documents.command_line import command_line
 
 COMMANDS = (Path(__file__).parents[5] / "docs" / "commands.md").read_text(encoding="utf-8")
-SHOWN = (Path(__file__).parents[5] / "robolearn/operations/studio/documents").glob("*.py")
+SHOWN = (Path(__file__).parents[5] / "robolearn/operations/studio/documents").rglob("*.py")
 
 
 def test_words_are_quoted_and_options_are_written_out() -> None:
