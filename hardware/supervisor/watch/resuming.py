@@ -5,6 +5,9 @@ that is what reached the controller only the controller knows. Its own reference
 loop is told, by its own clock) is therefore watched. What queued up in a link makes seven times
 the limit. Where the path accelerates with all it may, a set-point that is one period late makes 1.2
 times the limit and goes on; one that is two late makes more than 1.5 times and is a stop.
+
+Who misses a state sees the mean over two periods or more, which hides the peak of what a controller
+smooths: the longer the span, the less is allowed in it, down to what a period late cannot make.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from robolearn.arms.shapes import Joints
 WATCHED_NS = 400_000_000
 # More than this many times the limit was not smoothed.
 FACTOR = 1.5
+# That much less for every period that was not seen, and this is allowed at least.
+_LESS, _LEAST = 0.125, 1.25
 # Of a numerical derivative [s].
 _STEP_S = 1e-4
 
@@ -67,6 +72,8 @@ class ResumeCheck:
         last, self._last = self._last, (state.device_t_s, velocity)
         if last is None or state.device_t_s <= last[0]:
             return None
-        bend = float(np.linalg.norm(velocity - last[1])) / (state.device_t_s - last[0])
-        limit = FACTOR * self._largest
+        span_s = state.device_t_s - last[0]
+        bend = float(np.linalg.norm(velocity - last[1])) / span_s
+        missed = max(0, round(span_s * self._rate_hz) - 1)
+        limit = max(_LEAST, FACTOR - _LESS * missed) * self._largest
         return (bend, limit) if bend > limit else None

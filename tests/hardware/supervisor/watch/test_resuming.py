@@ -3,6 +3,8 @@
 The controller's smoothing of ``servoJ`` is the emulated one's, stepped beside the fake robot.
 """
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,10 @@ PERIOD_S, LOOKAHEAD_S, GAIN = 1.0 / RATE_HZ, 0.03, 500.0
 LIMIT = FOLLOWER.limits.max_tool_acceleration
 
 
+def _same(state):
+    return state
+
+
 @pytest.fixture
 def cell():
     made = Cell(start=(0.1, 0.3))
@@ -24,16 +30,19 @@ def cell():
     made.close()
 
 
-def resume(cell, ticks, arrives=lambda tick: True):
+def resume(cell, ticks, arrives=lambda tick: True, every=1):
     """Drive on for so many ticks after a pause; a set-point of a tick that does not arrive is
-    replaced by the next that does. Returns the peak of the tool's acceleration [m/s^2].
+    replaced by the next that does, and the supervisor sees the first of ``every`` states. Returns
+    the peak of the tool's acceleration [m/s^2].
     """
     fast(cell)
     pause(cell, 0.06)
     motion = JointMotion(cell.robot.state().joint_position, MotionLimits())
     cell.robot.reference_velocity = motion.qd
-    path = []
+    newest, path = cell.robot.state, []
     for tick in range(ticks):
+        if tick % every == 0:
+            cell.robot.state = newest
         cell.command(GOAL)
         cell.run(PERIOD_S)
         if cell.mode is Mode.STOPPED:
@@ -41,6 +50,8 @@ def resume(cell, ticks, arrives=lambda tick: True):
         if arrives(tick):
             motion.servo(cell.robot.sent[-1][1], PERIOD_S, LOOKAHEAD_S, GAIN, 0.1)
         motion.step(PERIOD_S)
+        if tick % every == 0:
+            cell.robot.state = functools.partial(_same, newest())
         cell.robot.reference_velocity = motion.qd.copy()
         path.append(WORKCELL.xy(UR5E, motion.q))
     return float(np.linalg.norm(np.diff(path, n=2, axis=0), axis=1).max()) * RATE_HZ**2
@@ -68,6 +79,21 @@ def test_what_cannot_be_smoothed_is_latched(cell, late):
     assert event.value > event.limit
     if late == 2:
         assert event.value < 2.0 * LIMIT
+
+
+@pytest.mark.parametrize("every", [2, 3])
+def test_a_state_that_was_missed_hides_no_late_set_points(cell, every):
+    """The mean over the span that was not seen stays below what a peak may reach."""
+    resume(cell, 150, lambda tick: not 31 <= tick < 34, every)
+    assert cell.status.cause is Cause.LINK_PAUSE
+    event = next(e for e in cell.events if e.cause is Cause.LINK_PAUSE)
+    assert event.limit == pytest.approx((FACTOR - 0.125 * (every - 1)) * LIMIT, rel=0.1)
+
+
+@pytest.mark.parametrize("every", [2, 4])
+def test_a_period_late_stops_no_arm_whose_states_are_missed(cell, every):
+    resume(cell, 60, lambda tick: tick != 40, every)
+    assert cell.mode is Mode.FOLLOW
 
 
 def test_only_the_way_on_after_a_pause_is_judged(cell):
