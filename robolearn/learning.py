@@ -67,8 +67,17 @@ class FutureSpec:
     # Pairs (goal signal, observed signal): the goal is what is observed in that row, and rewards
     # and ends of the task are those of the goal.
     goals: tuple[tuple[str, str], ...] = ()
+    # The goal's signal holds marks (0 or 1), and a goal is one of them alone, at the row where it
+    # next newly holds. Share of ``rest``: the mark that comes next in the recording; of ``random``:
+    # any mark, whether it comes or not.
+    marks: bool = False
 
     def __post_init__(self) -> None:
+        if self.marks and (len(self.goals) != 1 or self.events or self.drawn_otherwise):
+            raise ConfigError(
+                "marks: expected one pair of goals, and shares of 'rest' and 'random' alone (no"
+                f" events), got {self}"
+            )
         shares = (self.uniform, self.geometric, self.current, self.random, self.rest)
         if not all(share >= 0 for share in shares) or not sum(shares) > 0:
             raise ConfigError(f"shares of a future must be at least 0, one above it, got {shares}")
@@ -84,6 +93,11 @@ class FutureSpec:
                 f"goals: {mirrored} would be put over what is observed itself; name a goal signal"
                 " and the observed signal that it is of, such as [goal/state, obs/state]"
             )
+
+    @property
+    def drawn_otherwise(self) -> bool:
+        """Some rows are drawn by their distance."""
+        return bool(self.uniform or self.geometric or self.current)
 
 
 @dataclass(frozen=True, slots=True)

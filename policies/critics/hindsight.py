@@ -3,6 +3,11 @@
     values    {current .2, geometric .5, random .3}   a step costs 1 until the goal's row
     actors    {rest 1}                                a later row of the same recording
 
+or, where goals are marks of which one holds from some row on,
+
+    values    {rest .5, random .5}                    the mark that comes next, or any
+    actors    {rest 1}
+
 A policy is told what to reach, by every goal; what is worth what is learned from goals that are out
 of reach as well (shares of OGBench, Park et al. 2025, appendix on its implementations). With goals,
 every actor-critic is goal-conditioned; a file whose algorithm makes no sense without them requires
@@ -22,6 +27,8 @@ REWARD = SignalStats(count=1, minimum=(-1.0,), maximum=(0.0,), mean=(-1.0,), std
 """Of every step, for every goal (``robolearn/data/reading/goals.py``)."""
 VALUES = FutureSpec(current=0.2, geometric=0.5, random=0.3)
 """Goals of values, of most algorithms."""
+MARKS = FutureSpec(rest=0.5, random=0.5)
+"""The same where goals are marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,9 @@ class HindsightConfig:
     values: FutureSpec | None = None
     # Rows whose observations the actor pursues.
     actor: FutureSpec = field(default_factory=lambda: FutureSpec(rest=1.0))
+    # The one pair of signals holds marks (0 or 1), and a goal is one of them alone: the sub-goals
+    # of a table to play on. Shares of 'rest' (the next that is reached) and 'random' (any).
+    marks: bool = False
 
     def __post_init__(self) -> None:
         if not self.signals:
@@ -43,17 +53,19 @@ class HindsightConfig:
                 " such as [[goal/state, obs/state]]"
             )
         for name, future in (("values", self.values), ("actor", self.actor)):
-            if future is not None and (future.goals or future.events):
+            if future is not None and (future.goals or future.events or future.marks):
                 raise ConfigError(
                     f"goals.{name} says which rows are drawn; what is seen of them stands in"
-                    " goals.signals (no 'goals' or 'events' here)"
+                    " goals.signals and goals.marks (no 'goals', 'events' or 'marks' here)"
                 )
-        # Pairs that cannot be are refused where they are given.
+        # Pairs and shares that cannot be are refused where they are given.
         self.asked(BatchSpec(1, 1, 1))
+        dataclasses.replace(self.actor, goals=self.signals, marks=self.marks)
 
     def asked(self, spec: BatchSpec, usual: FutureSpec = VALUES) -> BatchSpec:
         """``spec`` with both draws of goals; ``usual``: of values, where nothing else is said."""
-        future = dataclasses.replace(self.values or usual, goals=self.signals)
+        values = self.values or (MARKS if self.marks else usual)
+        future = dataclasses.replace(values, goals=self.signals, marks=self.marks)
         return dataclasses.replace(spec, future=future, actor_future=self.actor)
 
 

@@ -52,7 +52,7 @@ from policies.nets.shapes import (
     Scalar,
 )
 from robolearn.contracts import Policy, PolicySpec
-from robolearn.data.store.stats import DatasetStats
+from robolearn.data.store.stats import DatasetStats, SignalStats
 from robolearn.errors import ConfigError
 from robolearn.learning import (
     Algorithm,
@@ -172,8 +172,12 @@ class OverParentConfig:
         kind = self.algorithm()
         policy = judged_policy(parent, kind.name, space, self.n_obs, self.horizon)
         if self.bounds is not None:
-            require_bounded_rewards(stats.reward, self.discount, self.bounds)
+            require_bounded_rewards(self.rewards(stats), self.discount, self.bounds)
         return kind(self, policy.spec, stats, policy)
+
+    def rewards(self, stats: DatasetStats) -> SignalStats | None:
+        """Those that are learned from; None: not known."""
+        return stats.reward
 
     def critic(self, spec: PolicySpec, stats: DatasetStats, *, values: bool = False) -> ChunkCritic:
         """Untrained critics."""
@@ -212,7 +216,8 @@ class OverParent(Algorithm, Generic[ConfigT]):
         self.critics = self.untrained(spec, stats)
         self.target = copy.deepcopy(self.critics.q).requires_grad_(requires_grad=False)
         self.mirror = None if config.mirror is None else Mirror(config.mirror, spec.task_space)
-        self.parent, self._largest = parent, largest_value(stats.reward, config.discount)
+        self.parent = parent
+        self._largest = largest_value(config.rewards(stats), config.discount)
 
     def untrained(self, spec: PolicySpec, stats: DatasetStats) -> ChunkCritic:
         """The critics."""

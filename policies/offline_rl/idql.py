@@ -12,6 +12,7 @@ Q-chunking (Li, Zhou, Levine 2025, equation 5); the expectile is equation 4 of I
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -21,18 +22,20 @@ from torch import Tensor
 
 from policies.critics.chunk_critic import ChunkCritic, expectile_loss, least_of_members
 from policies.critics.ensemble import from_sequential, prefixed
+from policies.critics.hindsight import REWARD, HindsightConfig
 from policies.critics.over_parent import OverParent, OverParentConfig, Step
 from policies.critics.parent import differing_keys, inner_policy, judged_run, kept_parent
 from policies.critics.reranked import RerankedPolicy
 from policies.nets.shapes import Rows
 from robolearn.config import from_dict
 from robolearn.contracts import PolicySpec
-from robolearn.data.store.stats import DatasetStats
+from robolearn.data.store.stats import DatasetStats, SignalStats
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.learning import (
     Algorithm,
     Batch,
     BatchPart,
+    BatchSpec,
     Losses,
     Observed,
     ParamGroup,
@@ -55,6 +58,7 @@ NETWORKS = (
     "picture",
     "anchor",
     "backup",
+    "goals",
 )
 """Keys that decide what critics are, see, and mean."""
 
@@ -68,11 +72,19 @@ class IdqlConfig(OverParentConfig):
     backup: Literal["candidates", "expectile"] = "candidates"
     # Expectile of V: 0.5 is the behaviour's mean, towards 1 its best (backup expectile).
     expectile: float = 0.9
+    # Goals that critics judge chunks for, with rewards of theirs; for a parent that is told goals,
+    # such as beso (backup expectile). Null: the recordings' own rewards.
+    goals: HindsightConfig | None = None
 
     def __post_init__(self) -> None:
         OverParentConfig.__post_init__(self)
         if not 0.0 < self.expectile < 1.0:
             raise ConfigError(f"expectile must be in (0, 1), got {self.expectile}")
+        if self.goals is not None and self.backup != "expectile":
+            raise ConfigError(
+                "goals: the parent's chunks are drawn once for every row, before its goal is known;"
+                " set 'backup: expectile'"
+            )
 
     def algorithm(self) -> type[Idql]:
         """What trains it."""
@@ -82,6 +94,17 @@ class IdqlConfig(OverParentConfig):
         """Chunked transitions, and what the parent would do after them."""
         expected = self.backup == "expectile"
         return ("transition",) if expected else OverParentConfig.parts(self)
+
+    def batches(self) -> BatchSpec:
+        """Chunked transitions, with goals if there are any; no actor pursues them."""
+        spec = OverParentConfig.batches(self)
+        if self.goals is None:
+            return spec
+        return dataclasses.replace(self.goals.asked(spec), actor_future=None)
+
+    def rewards(self, stats: DatasetStats) -> SignalStats | None:
+        """Those that are learned from; None: not known."""
+        return stats.reward if self.goals is None else REWARD
 
     def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> Algorithm:
         """Untrained critics over the policy of ``parent``; over a run of critics those go on.

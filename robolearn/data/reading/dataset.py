@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from robolearn.data.decisions import Decided, DecidedRows
 from robolearn.data.reading.cache import FlatEpisodes
 from robolearn.data.reading.episode_arrays import Rows
-from robolearn.data.reading.goals import FutureRows, hindsight
+from robolearn.data.reading.goals import DrawnGoals, FutureRows, hindsight
 from robolearn.data.reading.proposed import Proposed
 from robolearn.data.reading.transitions import step_values, td_batch
 from robolearn.data.reading.window_index import (
@@ -161,14 +161,13 @@ class EpisodeDataset:
         if self._future is None or self.spec.future is None:
             return batch
         rng = np.random.default_rng(child_seed(self.seed, "future", step))
-        rows = self._future.draw(t, rng)
         if not self.spec.aims:
-            return dataclasses.replace(batch, future=self._shown(rows))
-        batch = self._aimed(batch, t, rows, self.spec.future.goals)
+            return dataclasses.replace(batch, future=self._shown(self._future.draw(t, rng)))
+        batch = self._aimed(batch, t, self._future.goals(t, rng))
         if self._pursued is None:
             return batch
         rng = np.random.default_rng(child_seed(self.seed, "actor_future", step))
-        return self._pursuing(batch, t, self._pursued.draw(t, rng), self._pursued)
+        return self._pursuing(batch, t, self._pursued.goals(t, rng), self._pursued)
 
     def span(self, start: int, stop: int) -> BatchSpan:
         """Batches ``start`` to ``stop - 1`` as a sequence, for a torch ``DataLoader``."""
@@ -318,13 +317,11 @@ class EpisodeDataset:
     def _shown(self, rows: Index) -> Mapping[str, torch.Tensor]:
         return {name: torch.from_numpy(v[rows]) for name, v in self.flat.observations.items()}
 
-    def _aimed(
-        self, batch: Batch, t: Index, rows: Index, goals: tuple[tuple[str, str], ...]
-    ) -> Batch:
-        """The batch from rows ``t`` for what is observed at ``rows``, with rewards of that goal."""
+    def _aimed(self, batch: Batch, t: Index, goals: DrawnGoals) -> Batch:
+        """The batch from rows ``t`` for these goals, with the rewards of theirs."""
         spec = self.spec
-        batch = with_goals(batch, self._goals_at(rows, goals))
-        worth = hindsight(t, rows, spec.stride, spec.discount)
+        batch = with_goals(batch, _tensors(goals))
+        worth = hindsight(t, goals.rows, spec.stride, spec.discount)
         found: dict[str, Any] = {}
         if "transition" in spec.parts:
             found["reward"] = torch.from_numpy(worth.reward)
@@ -333,20 +330,14 @@ class EpisodeDataset:
             found["step_rewards"] = torch.from_numpy(worth.step_rewards)
         return dataclasses.replace(batch, **found)
 
-    def _pursuing(self, batch: Batch, t: Index, rows: Index, future: FutureRows) -> Batch:
-        """The batch with what the actor pursues from rows ``t``: what is observed at ``rows``."""
-        goals = () if self.spec.future is None else self.spec.future.goals
-        batch = dataclasses.replace(batch, actor_goals=self._goals_at(rows, goals))
+    def _pursuing(self, batch: Batch, t: Index, goals: DrawnGoals, future: FutureRows) -> Batch:
+        """The batch with what the actor pursues from rows ``t``."""
+        batch = dataclasses.replace(batch, actor_goals=_tensors(goals))
         if not self.spec.waypoint:
             return batch
-        way = future.on_the_way(t, rows, self.spec.waypoint, self.spec.n_obs)
+        way = future.on_the_way(t, goals.rows, self.spec.waypoint, self.spec.n_obs)
         seen = self._observed(self.flat.observations, way, t, self._bounds(t)[0])
         return dataclasses.replace(batch, waypoints=seen)
-
-    def _goals_at(
-        self, rows: Index, goals: tuple[tuple[str, str], ...]
-    ) -> Mapping[str, torch.Tensor]:
-        return {g: torch.from_numpy(self.flat.observations[o][rows]) for g, o in goals}
 
     def _bounds(self, t: Index) -> tuple[Index, Index]:
         episode = self._index.episode_of[t]
@@ -354,7 +345,11 @@ class EpisodeDataset:
 
     def _futures(self) -> tuple[FutureRows | None, FutureRows | None]:
         rows, spec = self._chosen_rows(), self.spec
-        made = (f and FutureRows(self.flat, f, rows) for f in (spec.future, spec.actor_future))
+        future, actor = spec.future, spec.actor_future
+        if future is not None and actor is not None:
+            # Which goals there are, one says for both.
+            actor = dataclasses.replace(actor, goals=future.goals, marks=future.marks)
+        made = (f and FutureRows(self.flat, f, rows) for f in (future, actor))
         shown, pursued = made
         return shown, pursued
 
@@ -420,6 +415,10 @@ class EpisodeDataset:
             )
         total = np.cumsum(mine)
         return total / total[-1]
+
+
+def _tensors(goals: DrawnGoals) -> Mapping[str, torch.Tensor]:
+    return {name: torch.from_numpy(values) for name, values in goals.shown.items()}
 
 
 class BatchSpan:

@@ -14,6 +14,9 @@ where the task is over and no value follows. A chunk of ``stride`` steps from ``
     g outside of t .. t + stride - 1     all of its steps cost; the value at t + stride follows
     g = t + n, n < stride                n steps cost, nothing follows
 
+A goal may also be one mark alone of several (``goal/achieved`` of a table to play on): its row is
+the next one at which that mark newly holds, or none, and then every step costs.
+
 What the recording itself was done with says nothing about another goal, so chunks run through it.
 Sources: Andrychowicz et al. 2017 (hindsight), the mixture of OGBench (Park et al. 2025).
 """
@@ -22,15 +25,23 @@ Sources: Andrychowicz et al. 2017 (hindsight), the mixture of OGBench (Park et a
 # pyright: reportUnknownMemberType=false
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Bool, Int64
+from numpy.typing import NDArray
 
 from robolearn.data.reading.cache import FlatEpisodes
+from robolearn.data.reading.episode_arrays import Rows
 from robolearn.data.reading.transitions import Drawn, DrawnValues, StepValues
 from robolearn.errors import DataError, did_you_mean
 from robolearn.learning import FutureSpec
-from robolearn.shapes import Index
+from robolearn.shapes import AnyRows, Flags, Index
+
+# Rows where each mark next holds, and whether it newly does.
+NextMarks = Int64[NDArray[np.int64], "n marks"]
+Fresh = Bool[NDArray[np.bool_], "n marks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,20 @@ class Hindsight:
     reward: DrawnValues
     step_rewards: StepValues
     bootstrap: DrawnValues
+
+
+NEVER = -1
+"""The row of a mark that does not come any more in its recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnGoals:
+    """``rows [b]`` at which goals are reached (:data:`NEVER`: they are not), and their observations
+    ``shown [b, *shape]`` by name.
+    """
+
+    rows: Index
+    shown: Mapping[str, AnyRows]
 
 
 def hindsight(t: Drawn, goal: Drawn, stride: int, discount: float) -> Hindsight:
@@ -69,6 +94,25 @@ class FutureRows:
         self._last = np.repeat(flat.starts[1:] - 1, flat.lengths)
         self._event = self._next_events() if spec.events else None
         _require_goals(flat, spec)
+        self._next_mark = self._next_marks() if spec.marks else None
+
+    def goals(self, t: Index, rng: np.random.Generator) -> DrawnGoals:
+        """One goal per row of ``t [b]``."""
+        observations = self._flat.observations
+        if self._next_mark is None:
+            rows = self.draw(t, rng)
+            return DrawnGoals(rows, {g: observations[o][rows] for g, o in self._spec.goals})
+        spec, after = self._spec, self._next_mark[t]
+        count = after.shape[1]
+        any_mark = rng.integers(count, size=len(t))
+        comes = np.where(after == NEVER, np.iinfo(np.int64).max, after)
+        soonest = np.where((after == NEVER).all(axis=1), any_mark, comes.argmin(axis=1))
+        by_chance = rng.random(len(t)) * (spec.rest + spec.random) < spec.random
+        mark = np.where(by_chance, any_mark, soonest)
+        goal, source = spec.goals[0]
+        told = np.zeros((len(t), count), dtype=observations[source].dtype)
+        told[np.arange(len(t)), mark] = 1
+        return DrawnGoals(after[np.arange(len(t)), mark], {goal: told})
 
     def draw(self, t: Index, rng: np.random.Generator) -> Index:
         """One row per row of ``t [b]``; that itself where what was drawn was not observed."""
@@ -118,15 +162,35 @@ class FutureRows:
                 f"no observation '{name}' to find events in; there are:"
                 f" {sorted(self._flat.observations)}"
             )
-        held = np.asarray(marks) > 0.5
-        count = len(held)
-        fresh = np.zeros(count + 1, dtype=np.bool_)
-        fresh[1:count] = (held[1:] & ~held[:-1]).reshape(count - 1, -1).any(axis=1)
+        return self._following(self._fresh(marks).any(axis=1))
+
+    def _next_marks(self) -> NextMarks:
+        """``[rows, marks]``: where each mark next newly holds in the same recording."""
+        goal, source = self._spec.goals[0]
+        values = np.asarray(self._flat.observations[source])
+        if values.ndim != 2 or not np.isin(values, (0, 1)).all():
+            raise DataError(
+                f"goals of marks: '{source}' must hold one number per mark, 0 or 1, to be shown as"
+                f" '{goal}'; it has the shape {values.shape[1:]} and values from"
+                f" {values.min():g} to {values.max():g}"
+            )
+        fresh = self._fresh(values)
+        after = np.stack([self._following(column) for column in fresh.T], axis=1)
+        return np.where(after > self._last[:, None], NEVER, after)
+
+    def _fresh(self, marks: Rows) -> Fresh:
+        """``[rows, marks]``: the mark holds there, and did not in the row before."""
+        held = (np.asarray(marks) > 0.5).reshape(len(marks), -1)
+        fresh = np.zeros_like(held)
+        fresh[1:] = held[1:] & ~held[:-1]
         # What holds at the first tick of an episode was not reached in it.
-        fresh[self._flat.starts] = False
-        fresh[count] = True
-        after = np.flatnonzero(fresh)
-        return after[np.searchsorted(after, np.arange(count), side="right")]
+        fresh[self._flat.starts[:-1]] = False
+        return fresh
+
+    def _following(self, fresh: Flags) -> Index:
+        """The next row after each one that is ``fresh [rows]``; behind all rows: none is."""
+        after = np.append(np.flatnonzero(fresh), len(fresh))
+        return after[np.searchsorted(after, np.arange(len(fresh)), side="right")]
 
 
 def _require_goals(flat: FlatEpisodes, spec: FutureSpec) -> None:

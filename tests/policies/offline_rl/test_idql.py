@@ -12,6 +12,7 @@ import torch
 
 from policies.critics.chunk_critic import ChunkCritic, expectile_loss
 from policies.critics.ensemble import Ensemble
+from policies.critics.hindsight import REWARD, HindsightConfig
 from policies.critics.reranked import RerankedPolicy
 from policies.imitation.flow import FlowConfig
 from policies.offline_rl.idql import Idql, IdqlConfig
@@ -30,8 +31,9 @@ from robolearn.errors import (
     StoreLockedError,
     TrainingError,
 )
-from robolearn.learning import Batch, Proposing
+from robolearn.learning import Batch, FutureSpec, Proposing
 from robolearn.seeding import child_seed
+from robolearn.spec import SignalSpec
 from robolearn.training.data import TrainingData
 from robolearn.training.experiment import Experiment, train
 from robolearn.training.loop import FitConfig
@@ -418,6 +420,68 @@ class TwoWays:
         actions = np.full((len(right), n, 4, 2), 0.25)
         actions[..., 0] = np.where(right, RIGHT, LEFT)[..., None]
         return PolicyOutput(actions, np.zeros(right.shape), request.t_ns, 0)
+
+
+WANTED, HOLDS = "goal/wanted", "goal/achieved"
+MARKED = dataclasses.replace(
+    SPACE,
+    observations=(
+        *SPACE.observations,
+        SignalSpec(WANTED, (2,), "1", 10.0),
+        SignalSpec(HOLDS, (2,), "1", 10.0),
+    ),
+)
+
+
+class TwoWaysToMarks(TwoWays):
+    spec = FLOW.policy_spec(MARKED)
+
+
+def test_the_way_to_the_mark_that_is_wanted_is_taken() -> None:
+    """Left brings the first mark after six steps, right the second."""
+    marks = HindsightConfig(((WANTED, HOLDS),), marks=True)
+    config = dataclasses.replace(
+        EXPECTILE, discount=0.9, stride=4, lr=5e-3, tau=0.1, candidates=8, goals=marks
+    )
+    items: list[Any] = []
+    for i, e in enumerate(random_source((8,) * 8).items):
+        holds = np.zeros((8, 2))
+        holds[6:, i % 2] = 1.0
+        there = {TOOL: np.full((8, 2), 0.25), BLOCK: np.full((8, 3), 0.25)}
+        told = {**there, WANTED: np.zeros((8, 2)), HOLDS: holds}
+        actions = np.tile([(LEFT, RIGHT)[i % 2], 0.25], (8, 1))
+        items.append(dataclasses.replace(e, observations=told, actions=actions))
+    dataset = EpisodeDataset(
+        flatten(ArraySource(tuple(items), "marks", MARKED)), config.batches(), 0
+    )
+    built = Idql(config, TwoWaysToMarks.spec, dataset.stats(), TwoWaysToMarks())
+    groups = [p for group in built.groups().values() for p in group.parameters]
+    optimizer = torch.optim.Adam(groups, lr=config.lr)
+    for step in range(200):
+        losses = built(dataset.batch(step), step, torch.Generator().manual_seed(step)).by_group
+        optimizer.zero_grad()
+        sum(losses.values()).backward()
+        optimizer.step()
+        built.after_update(step, frozenset(losses))
+    asked = random_request(16)
+    for mark, way in enumerate((LEFT, RIGHT)):
+        seen = {TOOL: np.full((16, 2, 2), 0.25), BLOCK: np.full((16, 2, 3), 0.25)}
+        seen |= {WANTED: np.tile(np.eye(2)[mark], (16, 2, 1)), HOLDS: np.zeros((16, 2, 2))}
+        request = dataclasses.replace(asked, observations=seen)
+        assert (built.policy().sample(request).actions[:, 0, :, 0] == way).all()
+
+
+def test_critics_of_goals_and_what_goes_with_them() -> None:
+    config = dataclasses.replace(EXPECTILE, goals=HindsightConfig(((WANTED, HOLDS),), marks=True))
+    spec = config.batches()
+    assert spec.aims
+    assert spec.actor_future is None
+    with pytest.raises(ConfigError, match="set 'backup: expectile'"):
+        dataclasses.replace(config, backup="candidates")
+    # A step costs one for every goal: more than bounds of -1 and 0 hold.
+    assert config.rewards(parts()[1].stats()) is REWARD
+    with pytest.raises(ConfigError, match="marks: expected one pair of goals"):
+        HindsightConfig(((WANTED, HOLDS),), actor=FutureSpec(geometric=1.0), marks=True)
 
 
 def test_of_two_ways_the_better_one_is_taken() -> None:

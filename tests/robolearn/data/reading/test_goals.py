@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from robolearn.data.reading.cache import FlatEpisodes, flatten
 from robolearn.data.reading.dataset import EpisodeDataset
-from robolearn.data.reading.goals import FutureRows, hindsight
+from robolearn.data.reading.goals import NEVER, FutureRows, hindsight
 from robolearn.data.reading.selection import DataConfig
 from robolearn.errors import ConfigError, DataError
 from robolearn.learning import BatchSpec, FutureSpec
@@ -223,3 +223,82 @@ def test_what_cannot_be_a_goal_is_explained() -> None:
         FutureSpec()
     with pytest.raises(ConfigError, match="events come after a tick"):
         FutureSpec(uniform=1.0, random=1.0, events="marks")
+
+
+WANTED, HOLDS = "goal/wanted", "goal/achieved"
+PARTS = ("transition", "step_rewards")
+ONE_MARK = FutureSpec(rest=0.5, random=0.5, goals=((WANTED, HOLDS),), marks=True)
+
+
+def marked(lengths: tuple[int, ...], seed: int, count: int = 3) -> ArraySource:
+    """Episodes with marks that come and go."""
+    rng, width = np.random.default_rng(seed), (count,)
+    space = dataclasses.replace(
+        SPACE,
+        observations=(
+            *SPACE.observations,
+            SignalSpec(WANTED, width, "1", 10.0),
+            SignalSpec(HOLDS, width, "1", 10.0),
+        ),
+    )
+    told: list[Any] = []
+    for e in random_source(lengths).items:
+        holds = (rng.random((len(e.actions), count)) < 0.2).astype(np.float32)
+        more = {WANTED: np.zeros_like(holds), HOLDS: holds}
+        told.append(dataclasses.replace(e, observations={**e.observations, **more}))
+    return ArraySource(tuple(told), "marked", space)
+
+
+@given(st.integers(0, 1000), st.lists(st.integers(1, 12), min_size=1, max_size=4))
+def test_a_goal_of_marks_is_one_mark_at_the_row_where_it_next_newly_holds(
+    seed: int, lengths: list[int]
+) -> None:
+    flat = flatten(marked(tuple(lengths), seed))
+    holds, rows = np.asarray(flat.observations[HOLDS]) > 0.5, np.arange(sum(lengths))
+    ends, rng = np.repeat(np.cumsum(lengths), lengths), np.random.default_rng(seed)
+    firsts = set(np.cumsum([0, *lengths]).tolist())
+
+    def reached(t: int, mark: int) -> int:
+        for row in range(t + 1, ends[t]):
+            if row not in firsts and holds[row, mark] and not holds[row - 1, mark]:
+                return row
+        return NEVER
+
+    soonest = dataclasses.replace(ONE_MARK, random=0.0)
+    for spec in (ONE_MARK, soonest):
+        found = FutureRows(flat, spec, rows).goals(rows, rng)
+        told = found.shown[WANTED]
+        assert told.sum(axis=1).tolist() == [1.0] * len(rows)
+        for t in rows:
+            assert found.rows[t] == reached(t, int(told[t].argmax()))
+            comes = [row for k in range(3) if (row := reached(t, k)) != NEVER]
+            if spec is soonest:
+                assert found.rows[t] == min(comes, default=NEVER)
+
+
+def test_every_mark_is_told_also_where_it_never_comes_and_then_every_step_costs() -> None:
+    flat = flatten(marked((40, 40), 3))
+    td = dataclasses.replace(TD, future=ONE_MARK, actor_future=FutureSpec(rest=1.0), parts=PARTS)
+    batches = [EpisodeDataset(flat, td, 0).batch(step) for step in range(8)]
+    told = torch.cat([b.observations[WANTED][:, -1] for b in batches])
+    assert told.sum(dim=1).eq(1).all()
+    assert all(share > 0.2 for share in told.mean(dim=0).tolist())
+    batch = batches[0]
+    assert batch.actor_goals is not None
+    assert batch.bootstrap is not None
+    assert batch.reward is not None
+    over = batch.bootstrap == 0.0
+    assert over.any()
+    assert (batch.reward[~over] == batch.reward.min()).all()
+    assert batch.next_observations is not None
+    assert torch.equal(batch.next_observations[WANTED][:, -1], batch.observations[WANTED][:, -1])
+
+
+def test_goals_of_marks_that_are_none_are_refused() -> None:
+    flat = flatten(marked((9,), 0))
+    half = {**flat.observations, HOLDS: 0.5 * np.asarray(flat.observations[HOLDS])}
+    with pytest.raises(DataError, match=r"one number per mark, 0 or 1.*from 0 to 0\.5"):
+        FutureRows(dataclasses.replace(flat, observations=half), ONE_MARK, np.arange(9))
+    for wrong in ({"geometric": 1.0}, {"events": HOLDS, "random": 0.0}, {"goals": ()}):
+        with pytest.raises(ConfigError, match="marks: expected one pair of goals"):
+            dataclasses.replace(ONE_MARK, **wrong)
