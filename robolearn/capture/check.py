@@ -245,27 +245,29 @@ def _units(capture: Capture, frames: Sequence[Frame]) -> list[Finding]:
     if float(np.linalg.eigvalsh(axes.T @ axes / len(axes))[1]) < 0.005:
         return []
     far = ((gaze(positions, axes) - positions) * axes).sum(axis=1)
-    return _judged_units(far, np.array([d for _, d in seen]))
+    what = units_problem(far, np.array([d for _, d in seen]))
+    return [Finding("error", what)] if what else []
 
 
-def _judged_units(far: Floats, measured: Floats) -> list[Finding]:
+def units_problem(far: Floats, measured: Floats) -> str:
+    """What is wrong with depth that was ``measured [n]`` [m] where the cameras' poses say that it
+    is ``far [n]`` [m] along the optical axis; "" where its units are right.
+    """
     if float(np.median(far)) <= 0:
-        what = (
+        return (
             "the cameras look away from what they see: expected +z along the optical axis, x right,"
             " y down (OpenCV); OpenGL's and ARKit's cameras look along -z: turn T_world_camera by"
             " 180 degrees about x"
         )
-        return [Finding("error", what)]
     ratio = float(np.median(measured / far))
     if 1 / WORST_RATIO < ratio < WORST_RATIO:
-        return []
+        return ""
     nearest = min(_PREFIXES, key=lambda f: abs(np.log(ratio / f)))
-    what = (
+    return (
         f"depth is in other units: the cameras' poses put what they look at {np.median(far):.2f} m"
         f" away, the depth pictures {np.median(measured):.4g} m; divide depth.scale_m by about"
         f" {_PREFIXES[nearest]}, or the poses are not in metres"
     )
-    return [Finding("error", what)]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -54,6 +54,11 @@ class CaptureWriter:
         """The capture."""
         return self._folder
 
+    @property
+    def config(self) -> CaptureConfig:
+        """As it was begun; what was found and written meanwhile is in the folder."""
+        return self._config
+
     def count(self, set_name: str) -> int:
         """How many pictures a set has."""
         return len(self._rows[set_name])

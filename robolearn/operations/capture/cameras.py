@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from robolearn.capture.board_views import BoardView, board_views, carried_by, st
 from robolearn.capture.check import check_capture
 from robolearn.capture.config import CaptureLens
 from robolearn.capture.folder import Capture, Frame, matrix, read_capture
+from robolearn.config import to_dict
 from robolearn.errors import DataError
 from robolearn.files import write_atomic
 from robolearn.geometry import Pose, inverse, pose_error
@@ -90,15 +91,15 @@ def calibrate_cameras(folder: Path, *, find_lenses: bool = False) -> RigCalibrat
             " squares and dictionary of capture.yaml match the print?"
         )
     kept = {c.name for c in cameras if c.lens is not None}
-    level, depth = depth_problem(
-        seen, {n: c.lens for n, c in capture.config.cameras.items() if c.lens}
-    )
-    if level == "error":
-        raise DataError(f"{folder}: {depth}")
+    lenses = {n: c.lens for n, c in capture.config.cameras.items() if c.lens}
+    notes = _depth_notes(folder, seen, lenses)
     moments = _moments(capture, seen)
     views = [_rig_view(capture, b, kept, moments.get(b.frame.name, "")) for b in seen]
     found = calibrate_rig(cameras, views)
-    findings = [text for text in (*(f.what for f in report.findings), depth) if text]
+    # Depth of a camera whose lens nobody knew before is judged by the lens that was found.
+    new = {c.name: _as_lens(c.lens) for c in found.cameras if c.name not in lenses}
+    notes += _depth_notes(folder, seen, new)
+    findings = [*(f.what for f in report.findings), *notes]
     shown = {c.name for c in cameras}
     findings += [
         f"camera '{name}': the board is in none of its pictures"
@@ -110,6 +111,16 @@ def calibrate_cameras(folder: Path, *, find_lenses: bool = False) -> RigCalibrat
     return RigCalibrated(capture, found, tuple(findings))
 
 
+def _depth_notes(
+    folder: Path, seen: Sequence[BoardView], lenses: Mapping[str, CaptureLens]
+) -> list[str]:
+    """What depth of pictures of the board says against it; DataError for other units."""
+    level, text = depth_problem(seen, lenses)
+    if level == "error":
+        raise DataError(f"{folder}: {text}")
+    return [text] if text else []
+
+
 def store_cameras(calibrated: RigCalibrated) -> Path:
     """Write what was found into capture.yaml, where comments stay; returns its path."""
     path = calibrated.capture.path / "capture.yaml"
@@ -117,12 +128,7 @@ def store_cameras(calibrated: RigCalibrated) -> Path:
     for camera in calibrated.found.cameras:
         config = calibrated.capture.config.cameras[camera.name]
         if camera.lens_half.any():
-            values = [float(v) for v in camera.lens]
-            lens = {
-                "focal_px": [round(v, 3) for v in values[:2]],
-                "centre_px": [round(v, 3) for v in values[2:4]],
-                "distortion": [round(v, 6) for v in values[4:]],
-            }
+            lens = to_dict(_as_lens(camera.lens))
             text = set_value(text, ("cameras", camera.name, "lens"), lens)
         T = calibrated.place(camera)
         if T is not None and config.mount != "hand":
@@ -135,6 +141,16 @@ def store_cameras(calibrated: RigCalibrated) -> Path:
         text = set_value(text, ("board", "T_table_board"), _rows(board))
     write_atomic(path, text)
     return path
+
+
+def _as_lens(lens: LensNumbers) -> CaptureLens:
+    """As capture.yaml has it."""
+    values = [float(v) for v in lens]
+    return CaptureLens(
+        (round(values[0], 3), round(values[1], 3)),
+        (round(values[2], 3), round(values[3], 3)),
+        tuple(round(v, 6) for v in values[4:]),
+    )
 
 
 def _rows(T: Pose) -> list[list[float]]:

@@ -18,6 +18,7 @@ from robolearn.capture.config import (
 )
 from robolearn.errors import ConfigError, did_you_mean
 from robolearn.geometry import Pose, inverse
+from robolearn.operations.capture.depth import DEPTH
 from robolearn.operations.capture.options import CaptureOptions
 
 # Width of the pictures that are only looked at for their times [px].
@@ -83,7 +84,8 @@ def _camera(camera: CameraConfig, options: CaptureOptions) -> CaptureCamera:
     if lens is not None:
         known = CaptureLens(lens.focal_px, lens.centre_px, lens.distortion)
     size = (camera.stream.width, camera.stream.height)
-    return CaptureCamera("flange" if rides else "table", size, known)
+    depth = DEPTH if camera.stream.depth else None
+    return CaptureCamera("flange" if rides else "table", size, known, depth=depth)
 
 
 def _sets(name: str, camera: CaptureCamera, options: CaptureOptions) -> list[CaptureSet]:

@@ -1,8 +1,7 @@
-"""Takes pictures with a cell's cameras while its arm stands, and judges each before it moves on."""
+"""Takes pictures and depth of a cell's cameras while its arm stands, and judges each at once."""
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,14 +10,17 @@ import cv2
 import numpy as np
 
 from hardware.cell.motion import JOINT_POSITION
+from hardware.devices.camera import Frame
 from hardware.env.real_env import RealEnv
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.shapes import Joints
 from robolearn.calibration.boards import BoardFinder, View
 from robolearn.capture.check import picture_problem
+from robolearn.capture.folder import DepthPicture
 from robolearn.capture.write import CaptureWriter
-from robolearn.errors import DataError, StaleSignalError
+from robolearn.errors import CameraError, DataError, RobotError, StaleSignalError
 from robolearn.geometry import Pose
+from robolearn.operations.capture.depth import DepthJudge, changed, depth_picture_problem
 from robolearn.shapes import Floats, Picture
 
 # Two pictures so far apart in time [s] must show the board at one place [px].
@@ -33,11 +35,13 @@ _ARM_HZ = 50.0
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A picture that was taken at rest, the board in it (None: not found), and the arm's pose.
-    ``problem``: why it is of no use ("" for a good one).
+    """A picture that was taken at rest, the depth of its pixels (None: the camera has none),
+    the board in it (None: not found), and the arm's pose. ``problem``: why it is of no use ("" for
+    a good one).
     """
 
     picture: Picture
+    depth_m: DepthPicture | None
     t_s: float
     view: View | None
     T_base_flange: Pose
@@ -52,6 +56,7 @@ class Shooting:
         # From the monotonic clock to that of the wall, so that parts of a capture share one.
         self._epoch_s = time.time() - time.monotonic()
         self._recorded_s = 0.0
+        self._judges: dict[str, DepthJudge] = {}
 
     @property
     def q(self) -> Joints:
@@ -65,28 +70,51 @@ class Shooting:
 
     def take(self, camera: str, finder: BoardFinder | None) -> Taken:
         """A picture of a camera while the arm stands; with ``finder`` it must show the board, twice
-        at the same place: else pictures come late, or the arm swings.
+        at the same place, and depth must be the same twice: else pictures come late, or the arm
+        swings.
         """
         taken = self._once(camera, finder)
         for _ in range(_TRIES):
-            if finder is None or taken.view is None or taken.problem:
+            if taken.problem or (taken.view is None and taken.depth_m is None):
                 return taken
-            before, taken = taken.view, self._once(camera, finder)
-            if taken.view is not None and _moved_px(before, taken.view) < _STILL_PX:
+            before, taken = taken, self._once(camera, finder)
+            if not taken.problem and not _moved(before, taken):
+                if before.depth_m is not None and taken.depth_m is not None:
+                    self.judge(camera).twice(before.depth_m, taken.depth_m)
                 return taken
         problem = (
-            "the board still moves in the picture while the arm stands: pictures come late"
-            " ('robolearn calibrate latency'), or something shakes"
+            f"{'depth' if taken.view is None else 'the board'} still moves in the picture while the"
+            " arm stands: pictures come late ('robolearn calibrate latency'), or something shakes"
         )
         return replace(taken, problem=problem)
 
+    def judge(self, camera: str) -> DepthJudge:
+        """What a camera's depth told so far."""
+        return self._judges.setdefault(camera, DepthJudge(camera))
+
+    def store_noise(self) -> None:
+        """Write what pixels scatter by into capture.yaml."""
+        for judge in self._judges.values():
+            judge.store_noise(self.writer.folder)
+
+    def keep(self, set_name: str, taken: Taken) -> None:
+        """Write a picture, with its depth, into a set."""
+        self.writer.add(
+            set_name, taken.picture, taken.depth_m, t_s=taken.t_s, T_base_tool=taken.T_base_flange
+        )
+
     def _once(self, camera: str, finder: BoardFinder | None) -> Taken:
-        image, t_s = self._picture(camera, _APART_S)
+        frame = self._frame(camera, _APART_S)
+        image, t_s = frame.image, frame.t_ns * 1e-9 + self._epoch_s
         view = None if finder is None else finder.find(image)
         problem = picture_problem(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY).astype(np.uint8))
         if finder is not None and view is None and not problem:
             problem = "the board is not seen"
-        return Taken(image, t_s, view, self.arm.fk(self.q), problem)
+        depth_m, scale = None, self.writer.config.cameras[camera].depth
+        if frame.depth is not None and scale is not None:
+            depth_m = frame.depth * np.float32(scale.scale_m)
+            problem = problem or depth_picture_problem(depth_m)
+        return Taken(image, depth_m, t_s, view, self.arm.fk(self.q), problem)
 
     def record(self) -> None:
         """Add what the arm did since the last time to robot.csv."""
@@ -100,23 +128,38 @@ class Shooting:
         if keep:
             self.writer.add_record(t_s[keep], np.asarray(block.value[keep], dtype=np.float64))
 
-    def _picture(self, name: str, later_s: float) -> tuple[Picture, float]:
-        """A picture that was exposed ``later_s`` from now, or later. A camera that pauses is waited
-        for: nothing moves meanwhile.
+    def _frame(self, name: str, later_s: float) -> Frame:
+        """A picture that was exposed ``later_s`` from now, or later. A camera that pauses, sees no
+        light or measures no depth is waited for: nothing moves meanwhile.
         """
         camera, _ = self.env.cameras.camera(name)
         after = time.monotonic_ns() + round(later_s * 1e9)
         deadline = time.monotonic() + later_s + _PATIENCE_S
+        why: RobotError = StaleSignalError(
+            "check its cable and power, and the load of this machine"
+        )
         while time.monotonic() < deadline:
-            with contextlib.suppress(StaleSignalError):
+            try:
                 frame = camera.latest()
                 if frame.t_ns > after:
-                    return frame.image, frame.t_ns * 1e-9 + self._epoch_s
+                    return frame
+            except (StaleSignalError, CameraError) as error:
+                why = error
             time.sleep(0.01)
-        raise StaleSignalError(
-            f"camera '{name}' sent no new picture for {_PATIENCE_S:g} s: check its cable and power,"
-            " and the load of this machine; what was taken is kept, the same command goes on"
-        )
+        raise type(why)(
+            f"camera '{name}' sent no good picture for {_PATIENCE_S:g} s: {why}; what was taken is"
+            " kept, the same command goes on"
+        ) from why
+
+
+def _moved(before: Taken, after: Taken) -> bool:
+    """Whether two pictures that were taken at rest show the board, or depth, at other places."""
+    board = deep = False
+    if before.view is not None and after.view is not None:
+        board = _moved_px(before.view, after.view) >= _STILL_PX
+    if before.depth_m is not None and after.depth_m is not None:
+        deep = changed(before.depth_m, after.depth_m)
+    return board or deep
 
 
 def _moved_px(one: View, two: View) -> float:

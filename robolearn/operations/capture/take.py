@@ -23,7 +23,7 @@ from hardware.cell.config import CellConfig
 from hardware.cell.load import load_cell
 from hardware.commissioning.excite import excitation_cell, excite
 from hardware.commissioning.no_task import NoScore, clear_table
-from hardware.commissioning.reach import Reach, around, looking_at
+from hardware.commissioning.reach import Reach, around
 from hardware.env.real_env import RealEnv
 from robolearn.arms.shapes import Joints
 from robolearn.calibration.boards import BoardFinder, View
@@ -31,10 +31,11 @@ from robolearn.capture.config import CaptureConfig, CaptureSet
 from robolearn.capture.folder import read_capture
 from robolearn.capture.write import CaptureWriter, write_motion
 from robolearn.errors import ConfigError, DataError, RobolearnError
-from robolearn.geometry import Pose, Vector, inverse, pose_error
+from robolearn.geometry import Pose, Vector, pose_error
 from robolearn.operations.capture.cameras import RigCalibrated, calibrate_cameras, store_cameras
 from robolearn.operations.capture.options import CaptureOptions
 from robolearn.operations.capture.plan import planned, small_pictures
+from robolearn.operations.capture.scan import scan_table
 from robolearn.operations.capture.shooting import (
     Shooting,
     coverage_problem,
@@ -107,6 +108,7 @@ def capture_cell(
         calibrated, problem = _calibrated(out, tell)
         taker.scans(calibrated)
         taker.backgrounds()
+        taker.shooting.store_noise()
         if options.excite_s:
             _excited(env, still, out, options, tell)
         env.home()
@@ -198,9 +200,7 @@ class _Taker:
             self.advice.append(f"camera '{entry.camera}', set '{entry.name}': {taken.problem}")
             if finder is not None:
                 return
-        self.shooting.writer.add(
-            entry.name, taken.picture, t_s=taken.t_s, T_base_tool=taken.T_base_flange
-        )
+        self.shooting.keep(entry.name, taken)
 
     def _hand_eye(self, entry: CaptureSet, finder: BoardFinder) -> None:
         """Pictures of the board from poses that grow from where it was seen."""
@@ -229,9 +229,7 @@ class _Taker:
                 continue
             seen.append(taken.T_base_flange)
             views.append(taken.view)
-            self.shooting.writer.add(
-                entry.name, taken.picture, t_s=taken.t_s, T_base_tool=taken.T_base_flange
-            )
+            self.shooting.keep(entry.name, taken)
             more = "" if len(seen) <= wanted else f", and {len(seen) - wanted} for {bare}"
             self.tell(f"{camera}: {min(len(seen), wanted)} of {wanted}{more}")
         require_enough(camera, len(seen), wanted, tried)
@@ -283,7 +281,18 @@ class _Taker:
             if self.operator.place is not None:
                 self.operator.place("put the objects onto the table, take the board away if it may")
             board = None if found.T_frame_board is None else found.T_frame_board.T
-            self._scan(entry, place.T, self._target(board))
+            self.shooting.env.home()
+            advice = scan_table(
+                self.shooting,
+                self.reach,
+                entry,
+                self._wanted(entry),
+                place.T,
+                self._target(board),
+                np.random.default_rng([self.options.seed, 1]),
+                self.tell,
+            )
+            self.advice += [advice] if advice else []
 
     def _target(self, T_base_board: Pose | None) -> Vector:
         """The middle of the table that is looked at, in the base's frame [m]."""
@@ -296,30 +305,6 @@ class _Taker:
         columns, rows = self.config.board.squares
         half = 0.5 * self.config.board.square_m
         return (T_base_board @ np.array([columns * half, rows * half, 0.0, 1.0]))[:3]
-
-    def _scan(self, entry: CaptureSet, T_tool_camera: Pose, target: Vector) -> None:
-        rng = np.random.default_rng([self.options.seed, 1])
-        wanted, tried = self._wanted(entry), 0
-        self.shooting.env.home()
-        for T_base_camera in looking_at(target, rng):
-            taken = self.shooting.writer.count(entry.name)
-            if taken >= wanted or tried >= 10 * wanted:
-                break
-            tried += 1
-            q = self.reach.joints(T_base_camera @ inverse(T_tool_camera), self.shooting.q)
-            if q is None:
-                continue
-            self.shooting.goto(q)
-            self._single(entry, None)
-            self.shooting.record()
-            self.tell(f"{entry.camera}: scan {taken + 1} of {wanted}")
-        taken = self.shooting.writer.count(entry.name)
-        if taken < wanted:
-            self.advice.append(
-                f"camera '{entry.camera}': {taken} of {wanted} pictures of the scan: the arm"
-                " reaches no more poses around the table without coming near to something; go on by"
-                " hand, or move the table nearer"
-            )
 
     def backgrounds(self) -> None:
         """The empty table by cameras that stand still."""
