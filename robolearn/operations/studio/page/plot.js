@@ -60,7 +60,7 @@ function settings(host, o, place, moment) {
   return {
     width: Math.max(120, host.clientWidth), height: o.height || 180,
     scales: {x: {time: false, range: o.xRange ? () => o.xRange : undefined}, y: {distr: o.log ? 3 : 1}},
-    axes: [axis(o.xLabel), {...axis(o.yLabel), size: 58}],
+    axes: [{...axis(o.xLabel), size: 28}, {...axis(o.yLabel), size: 58}],
     series: [{label: o.xName || o.xLabel || "x"}, ...o.series.map((s, k) => ({
       label: s.name, stroke: colour(`--s${(s.ink ?? k) % INKS}`), width: s.width || 1.5, dash: s.dash ? [5, 4] : undefined,
       points: {show: s.y.length < 2}, spanGaps: Boolean(s.x) || o.series.some((other) => other.x),

@@ -16,6 +16,7 @@ from robolearn.operations.studio.server.serve import Studio, serve_studio
 from tests.browser import Tab, chromium
 from tests.episodes import TOOL, small_episode
 from tests.robolearn.operations.studio.lab import computed_here, tiny_lab
+from tests.waiting import wait_until
 
 READ = {"observations": [TOOL], "actions": [TOOL]}
 SIZES = ((390, 844), (1400, 900), (2560, 1440))
@@ -187,6 +188,14 @@ def test_what_is_chosen_becomes_a_command(studio: Studio, tab: Tab):
     tab.key("u")
     tab.wait_for("document.querySelector('#line').textContent.startsWith('took back')")
     assert store.info(name).labels == ()
+    _as_a_weight(tab)
+    tab.evaluate(
+        "[...document.querySelectorAll('dialog[open] button')]"
+        ".find((b) => b.textContent === 'take it back').click()"
+    )
+    # Lines of a config that name a label which is gone are gone, too.
+    tab.wait_for("!document.querySelector('dialog[open]')")
+    wait_until(lambda: store.info(name).labels == ())
     tab.key("c")
 
 

@@ -46,6 +46,19 @@ def test_nothing_is_fetched_from_elsewhere():
             assert b"innerHTML" not in file.body, address
 
 
+def test_a_class_is_laid_out_by_one_sheet():
+    """Sheets are loaded in an order: what two say of a class, the later one decides for both."""
+    laid_out: dict[str, set[str]] = {}
+    for name in ("episodes/episodes.css", "lab/lab.css"):
+        sheet = re.sub(r"/\*.*?\*/|@media[^{]*", "", (PAGE / name).read_text(), flags=re.DOTALL)
+        for selector in re.findall(r"[^{},;]+(?=[^{};]*\{)", sheet):
+            first = selector.split()[0] if selector.split() else ""
+            for word in re.findall(r"\.[\w-]+", first):
+                laid_out.setdefault(word, set()).add(name)
+    assert {".cameras", ".dot", ".camera", ".plots"} <= set(laid_out)
+    assert {word for word, names in laid_out.items() if len(names) > 1} == set()
+
+
 def test_every_route_has_a_function_and_a_line_in_the_docs():
     page = (ROOT / "docs" / "studio.md").read_text()
     told = set(re.findall(r"^\| `((?:GET|POST) /api/[^`]*)` \|", page, re.MULTILINE))

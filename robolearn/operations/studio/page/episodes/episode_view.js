@@ -44,8 +44,8 @@ class EpisodeView {
     const where = at >= 0 ? `${at + 1} of ${this.m.order.length}${this.m.filter.trim() ? " in this filter" : ""}` : `${d.place + 1} of ${d.total}`;
     this.outcome = el("span");
     this.stageHost = d.world ? el("figure.stagebox", el("div.stage"), el("figcaption.small.muted", "the scene …")) : null;
-    const pictures = el("div.pictures", d.cameras.map((c, k) => this.camera(c, k)), this.stageHost);
-    const plots = el("div.plots");
+    const pictures = el("div.cameras", d.cameras.map((c, k) => this.camera(c, k)), this.stageHost);
+    const plots = el("div.signals");
     this.fan = new Fan(this.app, this.m, d, (found) => this.want(found));
     this.main.replaceChildren(
       el("div.row", el("h1", d.id), this.outcome, el("span.muted", where), el("span.spring"), step(this.before, "← before", "p"), step(this.after, "next →", "n")),
@@ -113,7 +113,7 @@ class EpisodeView {
   curves(host) {
     const {d} = this, spans = d.drivers.filter((s, k) => k && s.what.startsWith("human") && d.drivers.some((o) => o.what.startsWith("policy"))).map((s) => ({begin: s.begin_s, end: s.end_s}));
     const marks = [...d.events.map((e) => ({at: e.begin_s, ink: "--bad"})), ...d.markers_s.map((at) => ({at, ink: "--warn"}))];
-    const common = {x: d.t_s.data, xName: "s", xRange: [0, this.end_s], spans, marks, onSeek: (t) => this.goTime(t), height: 150};
+    const common = {x: d.t_s.data, xLabel: "time [s]", xRange: [0, this.end_s], spans, marks, onSeek: (t) => this.goTime(t), height: 170};
     const add = (title, series, unit, closed, name = "") => {
       const inside = el("div"), box = el("details", {open: !closed}, el("summary", el("strong", title), el("span.muted.small", unit ? ` [${unit}]` : "")), inside);
       host.append(box);

@@ -76,7 +76,7 @@ class StoreView {
     this.count.textContent = `${shown === there ? "" : `${shown.toLocaleString("en")} of `}${fmt.count(t.total, "episode")}${shown ? ` · ${good.toLocaleString("en")} succeeded (${percent(good, shown)})` : ""}${m.partial ? ` · read so far: ${there.toLocaleString("en")}` : ""}`;
     const hours = t.duration_s.data.reduce((a, b) => a + (Number.isFinite(b) ? b : 0), 0) / 3600;
     const problems = Object.keys(t.problems).length;
-    this.head.replaceChildren(`${t.path} · ${hours < 1 ? fmt.seconds(hours * 3600) : `${hours.toFixed(1)} h`} · ${t.task.words.filter(Boolean).slice(0, 4).join(", ")}`);
+    this.head.replaceChildren(`${t.path} · ${hours < 1 ? fmt.seconds(hours * 3600) : `${hours.toFixed(1)} h`} · ${t.task.words.filter(Boolean).slice(0, 4).join(", ")}${t.total ? " · choose with x, or Ctrl or Shift and a click: to label, to copy, to weigh" : ""}`);
     if (t.damage || problems) this.wrong.textContent = this.wrong.textContent || t.damage || `${fmt.count(problems, "episode")} cannot be read; 'robolearn data check ${t.quoted}' says more. The rest works.`;
     this.down.textContent = m.down ? "↓" : "↑";
     this.down.title = m.down ? "largest first" : "smallest first";
@@ -198,7 +198,7 @@ class StoreView {
       act("✓ success", () => this.tell({outcome: "success"}), "key 1"), act("✗ no success", () => this.tell({outcome: "failure"}), "key 0"),
       act("keep", () => this.tell({add: ["keep"], remove: ["discard"]}), "key +"), act("discard", () => this.tell({add: ["discard"], remove: ["keep"]}), "key -"),
       act("label …", () => this.ask("label"), "key l"), act("note …", () => this.ask("note"), "key n"),
-      act("as a store …", () => this.asStore()), act("as a weight", () => this.weight()), act("take back", () => this.back(), "key u"), act("clear", () => { this.m.chosen.clear(); this.chosen(); this.draw(); }, "key c"));
+      act("as a store …", () => this.asStore(), "the command that copies them"), act("as a weight", () => this.weight(), "labels them, and shows the lines of a config that draw them more often"), act("take back", () => this.back(), "key u"), act("clear", () => { this.m.chosen.clear(); this.chosen(); this.draw(); }, "key c"));
   }
 
   /** Say it about what is chosen, or else about the tile that has the focus. */

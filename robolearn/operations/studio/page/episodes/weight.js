@@ -22,9 +22,9 @@ export async function weighed(m, numbers, back) {
   return el("div", el("h2", "As a weight of training"),
     record ? [el("p", `${fmt.count(numbers.length, "episode")} got the label '${label}' (${record.record}). The same in a terminal:`),
       ids.length <= MOST_IDS ? command(`robolearn data note ${t.quoted} ${ids.join(" ")} --label ${label}`) : el("p.small.muted", `robolearn data note STORE EPISODES --label ${label}, of ${ids.length.toLocaleString("en")} episodes`),
-      el("p", el("button", {type: "button", onclick: (e) => { e.target.disabled = true; back(); }}, "take it back"))]
+      el("p", el("button", {type: "button", onclick: (e) => { e.target.closest("dialog").close(); back(); }}, "take it back"))]
       : el("p", `The label '${label}' says just that already; nothing was written.`),
-    el("label.row", "A step of these is drawn", often, "times as often as another. In the experiment's config:"), lines,
+    el("label.row", "A step of these is drawn", often, "times as often as another."), el("p", "In the experiment's config:"), lines,
     el("p.small.muted", steps[1] ? `Weights are shares of the batches: of ${fmt.number(steps[0], 9)} and ${fmt.number(steps[1], 9)} steps, as long as the experiment takes all of them.` : "Everything is chosen: there is no other part to weigh it against."));
 }
 

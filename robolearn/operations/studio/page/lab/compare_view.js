@@ -9,7 +9,8 @@ import {interval, intervalText, section, words} from "./parts.js";
 export async function show(main, place, app) {
   const ids = place.id.split(","), names = ids.map((id) => app.things.find((t) => t.id === id));
   if (names.some((t) => !t)) throw new Error("One of these is not here (any more).");
-  app.title(`compare ${names.map((t) => t.name).join(", ")}`);
+  const title = `compare ${names.map((t) => t.name).join(", ")}`;
+  app.title(title, [title]);
   const state = {world: "", a: "", b: ""};
   async function look() {
     const d = await getJson(`/api/comparison?of=${ids.join(",")}`);

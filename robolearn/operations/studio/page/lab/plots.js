@@ -4,6 +4,12 @@ import {colour, el, fmt} from "../dom.js";
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 
 const MOST = 3000;
+const WHOLE = Array.from({length: 10}, (_, k) => [1, 2, 5].map((n) => n * 10 ** k)).flat();
+
+function roomy(_, low, high) {
+  const room = Math.max(0.5, 0.03 * (high - low));
+  return [low - room, high + room];
+}
 
 /** Thinned so that peaks stay: of every group of points the least and the most. */
 function thinned(x, y) {
@@ -44,9 +50,10 @@ function joined(series) {
 /**
  * A plot that is redrawn by `draw(series)`: [{label, x, y, tone: 0.., dash, wide}]. Its size is that
  * of its place and does not change with what it shows. A series with `bars: {low, high, shift}` is
- * drawn as points with intervals, `shift` pixels beside their place, and as no line.
+ * drawn as points with intervals, `shift` pixels beside their place, and as no line. `whole`: only
+ * whole numbers are marked on the axis, and points at its ends have room for their intervals.
  */
-export function plot(title, {x = "updates", height = 220, log = false, xLimits = null, yLimits = null} = {}) {
+export function plot(title, {x = "updates", height = 220, log = false, whole = false, yLimits = null} = {}) {
   const place = el("div.plot-body"), node = el("figure.plot", el("figcaption", title), place);
   place.style.minHeight = `${height + 34}px`;
   let made = null, shape = "", last = [];
@@ -57,8 +64,8 @@ export function plot(title, {x = "updates", height = 220, log = false, xLimits =
     const axis = {stroke: ink, grid: {stroke: line, width: 1}, ticks: {stroke: line, width: 1}, font: "11px system-ui"};
     made = new uPlot({
       width: Math.max(200, place.clientWidth || 400), height,
-      scales: {x: {time: false, ...(xLimits ? {range: xLimits} : {})}, y: {distr: log ? 3 : 1, ...(yLimits ? {range: yLimits} : {})}},
-      axes: [{...axis, size: 30, values: (_, v) => v.map((n) => (n === null ? "" : short(n)))}, {...axis, size: 56, values: (_, v) => v.map((n) => (n === null ? "" : short(n)))}],
+      scales: {x: {time: false, ...(whole ? {range: roomy} : {})}, y: {distr: log ? 3 : 1, ...(yLimits ? {range: yLimits} : {})}},
+      axes: [{...axis, size: 30, ...(whole ? {incrs: WHOLE} : {}), label: x, labelSize: 16, labelGap: 0, labelFont: axis.font, values: (_, v) => v.map((n) => (n === null ? "" : short(n)))}, {...axis, size: 56, values: (_, v) => v.map((n) => (n === null ? "" : short(n)))}],
       legend: {live: true},
       series: [{label: x, value: (_, v) => (v === null ? "–" : fmt.number(v, 6))}, ...series.map((s) => ({
         label: s.label, stroke: colour(`--s${s.tone % 8}`), width: s.wide ? 2.5 : s.thin ? 1 : 1.75, dash: s.dash ? [6, 4] : undefined,

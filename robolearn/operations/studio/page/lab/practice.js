@@ -9,9 +9,9 @@ const MOST_ROWS = 12;
 
 /** The section of one run; `draw()` asks again, `end()` lets go of its plot. */
 export function practice(id, title) {
-  const shown = plot("success by version of the weights (95 % intervals)", {x: "version", height: 220, yLimits: [0, 1]});
-  const said = el("div"), table = el("div"), line = el("p.muted.small");
-  const node = section(title, said, el("div.plots", shown.node), line, table);
+  const shown = plot("share of episodes that succeeded, 0 to 1 (95 % intervals)", {x: "version of the weights", whole: true, yLimits: [0, 1]});
+  const said = el("div"), table = el("div"), line = el("p.muted.small", {role: "status"}, "counting its episodes … (the first count takes some seconds)");
+  const node = section(title, said, shown.node, line, table);
   let ended = false;
 
   async function draw() {
@@ -53,11 +53,10 @@ function rows(d) {
     const v = flown.get(version), t = tests.get(version);
     return [
       version === null ? el("b", "parent") : el("b", String(version)),
-      v ? interval(v.success) : "", v ? el("span.nowrap", `${v.successes} of ${v.episodes}: ${intervalText(v.success)}`) : el("span.muted", "did not practise"),
-      v && v.helped ? `${v.helped} with help` : "",
+      v ? interval(v.success) : "", v ? [el("span.nowrap", `${v.successes} of ${v.episodes}: ${intervalText(v.success)}`), v.helped ? el("div.small.muted", `${v.helped} with help`) : ""] : el("span.muted", "did not practise"),
       t ? interval(tested(t)) : "", t ? el("span.nowrap", `${t.successes} of ${t.starts}: ${intervalText(tested(t))}`) : "",
       t ? el("span.nowrap", `${t.parent_successes} of ${t.starts} (p ${fmt.number(t.p, 2)})`) : ""];
   });
 }
 
-function head(lines) { return words(["version", "while practising", "", "", "on held-out starts", "", "parent on these"], lines); }
+function head(lines) { return words(["version", "while practising", "", "on held-out starts", "", "parent on these"], lines); }

@@ -12,7 +12,8 @@ const TONES = {"ranks reliably": "good", "ranks wrongly": "bad"};
 export async function show(main, place, app) {
   const [real, sim] = place.id.split(","), known = (id) => app.things.find((t) => t.id === id);
   if (!known(real) || !known(sim)) throw new Error("One of these is not here (any more).");
-  app.title(`trust in ${known(sim).name}`);
+  const name = `trust in ${known(sim).name}`;
+  app.title(name, [name]);
   const play = player(app), asked = {real_world: place.query.get("real_world") || "", sim_world: place.query.get("sim_world") || ""};
   const body = el("div"), tried = app.things.filter((t) => TRIED.includes(t.kind));
   const go = (r, s) => app.go(`#/trust/${r},${s}`);
@@ -38,7 +39,7 @@ export async function show(main, place, app) {
     return section(t.table.task,
       el("p.verdict", tag(j.verdict, TONES[j.verdict] || "warn"), " ", sentence(j.why || "")),
       t.calibration ? el("p", sentence(t.calibration)) : "",
-      words(["policy", "real (95 % interval)", "", "simulated", ""], rates.map((r) => [el("b", r.policy), interval(r.real), rate(r.real), interval(r.sim), rate(r.sim)])),
+      words(["policy", "real (95 % interval)", "", "simulated (95 % interval)", ""], rates.map((r) => [el("b", r.policy), interval(r.real), rate(r.real), interval(r.sim), rate(r.sim)])),
       el("details.folded", el("summary", "Measures"), words(["measure", "value", "if the trials were done again", "with other policies"], measures)),
       t.agreement.length ? el("details.folded", el("summary", "Start by start"), words(["policy", "starts", "correlation", "what reality has with itself"], t.agreement.map((a) => [a.policy || "all", a.conditions, fmt.number(a.correlation.value, 2), a.ceiling === null ? "not repeated" : fmt.number(a.ceiling, 2)]))) : "");
   }
@@ -58,7 +59,7 @@ export async function show(main, place, app) {
     const rows = () => words(["policy", "start", "real", "simulated", ""], d.pairs.filter((p) => !odd.checked || !agree(p)).slice(0, 500).map((p) => [p.policy, el("span.mono", p.condition), el("span.dot-line", p.real.slice(0, 20).map(trial(real, p))), el("span.dot-line", p.sim.slice(0, 20).map(trial(sim, p))), agree(p) ? "" : tag("differs", "warn")]));
     list.append(rows());
     const differ = d.pairs.filter((p) => !agree(p)).length;
-    return section("Simulated and real trials, side by side", el("p", `From ${fmt.count(d.pairs.length, "start of a policy", "starts of policies")}, ${differ} ended differently.`), el("label.row", odd, "only those that differ"), list, d.pairs.length > 500 ? el("p.muted", "The first 500 are shown.") : "");
+    return section("Simulated and real trials, side by side", el("p", `From ${fmt.count(d.pairs.length, "start of a policy", "starts of policies")}, ${differ} ended differently. A filled dot is a success, a ring is none.`), el("label.row", odd, "only those that differ"), list, d.pairs.length > 500 ? el("p.muted", "The first 500 are shown.") : "");
   }
 
   await look();
