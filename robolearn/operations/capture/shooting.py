@@ -113,7 +113,12 @@ class Shooting:
         depth_m, scale = None, self.writer.config.cameras[camera].depth
         if frame.depth is not None and scale is not None:
             depth_m = frame.depth * np.float32(scale.scale_m)
-            problem = problem or depth_picture_problem(depth_m)
+            why = depth_picture_problem(depth_m)
+            if why and view is not None:
+                # A board nearer than depth is measured is as good: its corners tell everything.
+                depth_m = None
+            else:
+                problem = problem or why
         return Taken(image, depth_m, t_s, view, self.arm.fk(self.q), problem)
 
     def record(self) -> None:
@@ -153,13 +158,12 @@ class Shooting:
 
 
 def _moved(before: Taken, after: Taken) -> bool:
-    """Whether two pictures that were taken at rest show the board, or depth, at other places."""
-    board = deep = False
+    """Whether two pictures that were taken at rest show the board, else depth, at other places."""
     if before.view is not None and after.view is not None:
-        board = _moved_px(before.view, after.view) >= _STILL_PX
+        return _moved_px(before.view, after.view) >= _STILL_PX
     if before.depth_m is not None and after.depth_m is not None:
-        deep = changed(before.depth_m, after.depth_m)
-    return board or deep
+        return changed(before.depth_m, after.depth_m)
+    return False
 
 
 def _moved_px(one: View, two: View) -> float:

@@ -17,6 +17,7 @@ from hardware.devices.camera import Frame
 from hardware.emulators.depth import DepthSensorConfig, measured
 from hardware.env.real_env import RealEnv
 from robolearn.arms.models import named_arm
+from robolearn.calibration.boards import BoardFinder, View
 from robolearn.capture.check import check_capture
 from robolearn.capture.config import CaptureArm, CaptureLens, Matrix
 from robolearn.capture.folder import read_capture
@@ -255,3 +256,26 @@ def test_a_pause_of_the_depth_is_waited_for(tmp_path: Path, bench: Bench) -> Non
 
     bench.says = pauses
     assert scan(bench, begun(tmp_path / "c"), 2) == ["wrist: scan 1 of 2", "wrist: scan 2 of 2"]
+
+
+class BoardThere(BoardFinder):
+    """Finds the same corners in every picture."""
+
+    def __init__(self) -> None:
+        pass
+
+    def find(self, image: np.ndarray) -> View:
+        del image
+        return View(np.eye(3), np.array([[10.0, 10.0], [20.0, 10.0], [20.0, 30.0]]))
+
+
+def test_a_board_nearer_than_depth_is_measured_is_good_without_it(
+    tmp_path: Path, bench: Bench
+) -> None:
+    bench.spoil = nearly_blind
+    shooting = Shooting(bench, bench.arm, begun(tmp_path / "c"))
+    shooting.goto(bench.q)
+    taken = shooting.take("wrist", BoardThere())
+    assert (taken.problem, taken.depth_m) == ("", None)
+    shooting.keep("handeye_wrist", taken)
+    assert read_capture(tmp_path / "c").of("handeye")[0].depth_file is None
