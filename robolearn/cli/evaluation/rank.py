@@ -16,7 +16,7 @@ from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
     from eval.statistics.halving import HalvingPlan
-    from robolearn.operations.ranking.policy_values import PolicyValue
+    from robolearn.operations.ranking.question import PolicyValue
     from robolearn.operations.ranking.rank import Ranking
 
 

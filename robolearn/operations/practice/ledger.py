@@ -22,7 +22,14 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import GripperError, SafetyStopError
 from robolearn.files import write_atomic
 from robolearn.operations.deploy.trials import reason_of
-from robolearn.operations.practice.records import LINES, Driver, Flight, read_flights, whole_lines
+from robolearn.operations.practice.records import (
+    LINES,
+    Driver,
+    Flight,
+    flights_of,
+    read_lines,
+    whole_lines,
+)
 
 BOTH: tuple[Driver, ...] = ("parent", "explorer")
 STOPPED = (reason_of(SafetyStopError()), reason_of(GripperError()))
@@ -60,12 +67,11 @@ class Ledger:
     @staticmethod
     def of(run_dir: Path) -> Ledger:
         """As it stands; a last line that a kill cut short is dropped."""
-        flights = read_flights(run_dir)
-        path = run_dir / LINES
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        text = read_lines(run_dir)
+        flights = flights_of(text, run_dir)
         whole = whole_lines(text)
         if whole != text:
-            write_atomic(path, whole)
+            write_atomic(run_dir / LINES, whole)
         return Ledger(run_dir, list(flights))
 
     def add(self, flights: Sequence[Flight]) -> None:

@@ -109,8 +109,20 @@ def read_flights(run_dir: Path) -> tuple[Flight, ...]:
     """The episodes of a practice as they were written, also while it goes on; a last line that is
     not whole (yet) is left out. Errors: :class:`CheckpointError` for a damaged line.
     """
+    return flights_of(read_lines(run_dir), run_dir)
+
+
+def read_lines(run_dir: Path) -> str:
+    """The lines of a practice's episodes as they are; nothing before the first."""
     path = run_dir / LINES
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def flights_of(text: str, run_dir: Path) -> tuple[Flight, ...]:
+    """The episodes that whole lines of ``text`` tell. Errors: :class:`CheckpointError` for a
+    damaged one, by its place in the file of ``run_dir``.
+    """
+    path = run_dir / LINES
     flights: list[Flight] = []
     for number, line in enumerate(whole_lines(text).splitlines(), 1):
         try:

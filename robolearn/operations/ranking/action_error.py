@@ -8,31 +8,28 @@ OUT/ranking.json      the settings and the recordings that all errors in this fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from eval.plain import plain_values
 from eval.statistics.intervals import mean_bootstrap
 from policies.critics.candidates import draw_chunks
-from policies.registry import load_policy
 from robolearn.config import config_hash, to_dict
 from robolearn.contracts import Policy
 from robolearn.data.episode import EpisodeKind
 from robolearn.data.reading.cache import FlatEpisodes, cached
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.data.reading.selection import DataConfig, StoreSource
-from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError
 from robolearn.learning import BatchSpec
-from robolearn.operations.ranking.policy_values import PolicyValue, one_space, take_folder
-from robolearn.spec import require_compatible
-from robolearn.training.loop import Hooks
+from robolearn.operations.ranking.policy_values import take_folder
+from robolearn.operations.ranking.question import PolicyValue, Question, opened
+from robolearn.spec import TaskSpace
 from robolearn.training.run_directory import policy_hash, run_provenance
 from robolearn.training.trained_starts import starts_of
 
@@ -63,31 +60,18 @@ class ErrorConfig:
                 f"every and draws must be at least 1, got {self.every} and {self.draws}"
             )
 
-    def values(
-        self,
-        runs: Mapping[str, Path],
-        store: Path,
-        out: Path,
-        *,
-        threads: int = 1,
-        on_value: Callable[[PolicyValue], None] | None = None,
-        hooks: Callable[[str], Hooks] = lambda _: Hooks(),
-    ) -> tuple[PolicyValue, ...]:
+    def values(self, question: Question) -> tuple[PolicyValue, ...]:
         """See :func:`action_errors`."""
-        del hooks  # Nothing is fitted.
-        return action_errors(runs, store, self, out, threads=threads, on_value=on_value)
+        return action_errors(question, self)
+
+    def data(self, space: TaskSpace) -> DataConfig:
+        """What is read of the store for policies of ``space``."""
+        names = tuple(s.name for s in space.observations)
+        return DataConfig(names, tuple(a.name for a in space.actions), self.kinds, self.tasks)
 
 
-def action_errors(
-    runs: Mapping[str, Path],
-    store: Path,
-    config: ErrorConfig,
-    out: Path,
-    *,
-    threads: int = 1,
-    on_value: Callable[[PolicyValue], None] | None = None,
-) -> tuple[PolicyValue, ...]:
-    """Every run's (by name) action error, in their order, **negative**, so that more is better.
+def action_errors(question: Question, config: ErrorConfig) -> tuple[PolicyValue, ...]:
+    """Every run's action error, in their order, **negative**, so that more is better.
 
     The error of an episode is the mean distance of the actions that all policies execute of a chunk
     from the recorded ones, each component in its standard deviations over the recordings; the
@@ -96,34 +80,25 @@ def action_errors(
     store does not fit; :class:`DataError` where no episode is left, or a run does not say what it
     was trained on; :class:`ConfigError` for a folder of other values.
     """
-    torch.set_num_threads(threads)
-    policies = {name: load_policy(run, threads=None) for name, run in runs.items()}
-    space = one_space(policies)
-    opened = EpisodeStore.open(store)
-    for info in opened.list()[:1]:
-        require_compatible(space, opened.meta(info.id).embodiment)
-    names = tuple(s.name for s in space.observations)
-    actions = tuple(a.name for a in space.actions)
-    data = DataConfig(names, actions, config.kinds, config.tasks)
-    source = StoreSource(opened, data)
-    kept = _unseen(source, runs)
+    policies, source = opened(question, config.data)
+    kept = _unseen(source, question.runs)
     steps = min(p.spec.execute for p in policies.values())
     settings: dict[str, Any] = {
         "evaluation": {"method": METHOD, "steps": steps},
         "errors": plain_values(to_dict(config)),
         "episodes": [source.ids[int(i)] for i in kept],
     }
-    take_folder(out, settings, source.content_hash)
+    take_folder(question.out, settings, source.content_hash)
     flat = cached(source)
     found: list[PolicyValue] = []
     for name, policy in policies.items():
         errors = _errors(policy, flat, kept, steps, config)
-        digest = policy_hash(runs[name])
+        run = question.runs[name]
+        digest = policy_hash(run)
         spread = float(errors.std(axis=1).mean())
         value = mean_bootstrap(-errors.mean(axis=1))
-        found.append(PolicyValue(name, runs[name], digest, value, spread, None, None, False))
-        if on_value is not None:
-            on_value(found[-1])
+        found.append(PolicyValue(name, run, digest, value, spread, None, None, False))
+        question.on_value(found[-1])
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ OUT/NAME/value.json   what it says at every start
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from eval.plain import plain_values, read_mapping, write_mapping
-from eval.statistics.intervals import Estimate, mean_bootstrap
+from eval.statistics.intervals import mean_bootstrap
 from policies.off_policy_evaluation.fitted import (
     EvaluationConfig,
     FittedEvaluation,
@@ -29,7 +29,6 @@ from policies.off_policy_evaluation.fitted import (
 )
 from policies.off_policy_evaluation.fle import FittedLikelihood
 from policies.off_policy_evaluation.fqe import FittedQ
-from policies.registry import load_policy
 from robolearn.config import to_dict
 from robolearn.contracts import Policy
 from robolearn.data.episode import EpisodeKind
@@ -38,10 +37,10 @@ from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.data.reading.rewards import RewardConfig
 from robolearn.data.reading.selection import DataConfig, StoreSource
 from robolearn.data.store.stats import DatasetStats
-from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.errors import ConfigError
+from robolearn.operations.ranking.question import PolicyValue, Question, opened
 from robolearn.seeding import child_seed
-from robolearn.spec import TaskSpace, require_compatible
+from robolearn.spec import TaskSpace
 from robolearn.training.data import TrainingData
 from robolearn.training.loop import Hooks, fit
 from robolearn.training.run_directory import policy_hash
@@ -76,20 +75,9 @@ class RankConfig:
         if self.steps < 1:
             raise ConfigError(f"steps must be at least 1, got {self.steps}")
 
-    def values(
-        self,
-        runs: Mapping[str, Path],
-        store: Path,
-        out: Path,
-        *,
-        threads: int = 1,
-        on_value: Callable[[PolicyValue], None] | None = None,
-        hooks: Callable[[str], Hooks] = lambda _: Hooks(),
-    ) -> tuple[PolicyValue, ...]:
+    def values(self, question: Question) -> tuple[PolicyValue, ...]:
         """See :func:`policy_values`."""
-        return policy_values(
-            runs, store, self, out, threads=threads, on_value=on_value, hooks=hooks
-        )
+        return policy_values(question, self)
 
     def data(self, space: TaskSpace) -> DataConfig:
         """What is read of the store for policies of ``space``."""
@@ -102,62 +90,29 @@ class RankConfig:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyValue:
-    """What one policy is said to be worth."""
-
-    name: str
-    run: Path
-    policy_hash: str
-    # Mean over the episodes' starts; the interval is over starts, not over what fitting may err.
-    value: Estimate
-    # Standard deviation of the members' means: how far the networks disagree.
-    spread: float
-    # Mean return of the worst tenth of episodes; None for the method 'expected'.
-    worst: float | None
-    # Root of the last squared TD error; None for distributions.
-    td_error: float | None
-    reused: bool
-
-
-def policy_values(
-    runs: Mapping[str, Path],
-    store: Path,
-    config: RankConfig,
-    out: Path,
-    *,
-    threads: int = 1,
-    on_value: Callable[[PolicyValue], None] | None = None,
-    hooks: Callable[[str], Hooks] = lambda _: Hooks(),
-) -> tuple[PolicyValue, ...]:
-    """Fit an evaluator to every run (by name), in their order; what ``out`` holds is reused.
+def policy_values(question: Question, config: RankConfig) -> tuple[PolicyValue, ...]:
+    """Fit an evaluator to every run, in their order; what ``question.out`` holds is reused.
 
     Errors: :class:`SpecMismatchError` for policies of different task spaces, or that the store does
     not fit; :class:`ConfigError` for a folder whose values stand on other settings or data;
     :class:`DataError` where rewards tell nothing.
     """
-    torch.set_num_threads(threads)
-    policies = {name: load_policy(run, threads=None) for name, run in runs.items()}
-    space = one_space(policies)
-    opened = EpisodeStore.open(store)
-    for info in opened.list()[:1]:
-        require_compatible(space, opened.meta(info.id).embodiment)
-    source = StoreSource(opened, config.data(space))
+    policies, source = opened(question, config.data)
     placed = at_goal(config.evaluation, lambda: source.goals)
     config = dataclasses.replace(config, evaluation=placed)
-    take_folder(out, plain_values(to_dict(config)), source.content_hash)
+    take_folder(question.out, plain_values(to_dict(config)), source.content_hash)
     flat = cached(source)
     found: list[PolicyValue] = []
     for name, policy in policies.items():
-        folder, digest = out / name, policy_hash(runs[name])
+        run = question.runs[name]
+        folder, digest = question.out / name, policy_hash(run)
         kept = _kept(folder, digest)
         if kept is None:
             data = _data(config, source, flat, policy)
-            _fitted(config, data, flat, policy, folder, digest, hooks(name))
-        value = _value(name, runs[name], digest, folder, reused=kept is not None)
+            _fitted(config, data, flat, policy, folder, digest, question.hooks(name))
+        value = _value(name, run, digest, folder, reused=kept is not None)
         found.append(value)
-        if on_value is not None:
-            on_value(value)
+        question.on_value(value)
     return tuple(found)
 
 
@@ -165,29 +120,6 @@ def evaluator(config: EvaluationConfig, policy: Policy, stats: DatasetStats) -> 
     """An untrained evaluator; initial weights come from torch's global generator."""
     kind = FittedQ if config.method == "expected" else FittedLikelihood
     return kind(config, policy, stats)
-
-
-def one_space(policies: Mapping[str, Policy]) -> TaskSpace:
-    """The task space that all have; :class:`ConfigError` for fewer than two policies, or for ones
-    that read instructions, :class:`SpecMismatchError` for different ones.
-    """
-    if len(policies) < 2:
-        raise ConfigError(
-            f"a ranking takes two policies or more, got {list(policies)}: values are estimates"
-            " whose order means more than their size"
-        )
-    (first, one), *others = policies.items()
-    space = one.spec.task_space
-    for name, policy in others:
-        if policy.spec.task_space != space:
-            raise SpecMismatchError(
-                f"'{name}' and '{first}' have different task spaces, {policy.spec.task_space}"
-                f" against {space}: values of evaluators that see or judge different signals are"
-                " not comparable; rank them apart"
-            )
-    if space.texts:
-        raise ConfigError(f"'{first}' is told instructions, which evaluators do not read yet")
-    return space
 
 
 def take_folder(out: Path, settings: Mapping[str, Any], data_hash: str) -> None:

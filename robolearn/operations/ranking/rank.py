@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 from eval.plain import read_mapping, write_mapping
 from eval.statistics.halving import HalvingPlan, halving_plan
@@ -14,35 +14,13 @@ from eval.statistics.ranking import RankAgreement, rank_agreement
 from eval.trials.table import SCORED
 from robolearn.errors import ConfigError, DataError
 from robolearn.operations.compare import pooled
-from robolearn.operations.ranking.policy_values import (
-    RANKING,
-    PolicyValue,
-    RankConfig,
-    names_of,
-)
+from robolearn.operations.ranking.policy_values import RANKING, RankConfig, names_of
+from robolearn.operations.ranking.question import Judging, PolicyValue, Question
 from robolearn.training.loop import Hooks
 from robolearn.types import TrialRecord
 
 Measure = Literal["success", "score"]
 ORDER = "order.json"
-
-
-@runtime_checkable
-class Judging(Protocol):
-    """What policies are judged by, from recordings alone."""
-
-    def values(
-        self,
-        runs: Mapping[str, Path],
-        store: Path,
-        out: Path,
-        *,
-        threads: int = 1,
-        on_value: Callable[[PolicyValue], None] | None = None,
-        hooks: Callable[[str], Hooks] = ...,
-    ) -> tuple[PolicyValue, ...]:
-        """Every run's (by name), in their order; more is better. ``out``: where it is kept."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +65,7 @@ def rank(
     trials: Trials = Trials(),
     race: Race | None = None,
     threads: int = 1,
-    on_value: Callable[[PolicyValue], None] | None = None,
+    on_value: Callable[[PolicyValue], None] = lambda _: None,
     hooks: Callable[[str], Hooks] = lambda _: Hooks(),
 ) -> Ranking:
     """Rank the policies of ``runs`` by the recordings of ``store``: by an evaluation that is fitted
@@ -103,7 +81,7 @@ def rank(
     records = _records(trials)
     outcomes = {digest: _outcome(found, trials.by) for digest, found in records.items()}
     judging: Judging = config or RankConfig()
-    values = judging.values(named, store, out, threads=threads, on_value=on_value, hooks=hooks)
+    values = judging.values(Question(named, store, out, threads, on_value, hooks))
     ordered = tuple(sorted(values, key=lambda v: -v.value.value))
     tried = {v.name: outcomes[v.policy_hash] for v in ordered if v.policy_hash in outcomes}
     if outcomes and not tried:

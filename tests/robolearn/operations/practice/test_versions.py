@@ -6,6 +6,7 @@ import pytest
 
 from eval.statistics.intervals import wilson
 from robolearn.errors import CheckpointError
+from robolearn.operations.practice.ledger import Ledger
 from robolearn.operations.practice.records import LINES, read_flights
 from robolearn.operations.practice.versions import by_version
 from tests.robolearn.operations.practice.flights import practised
@@ -28,6 +29,10 @@ def test_what_is_being_written_is_read_without_touching_it(tmp_path: Path):
     assert read_flights(tmp_path) == flights
     assert lines.read_bytes() == torn
     assert read_flights(tmp_path / "nothing") == ()
+    # Who goes on with it reads it once, and drops the half line.
+    assert tuple(Ledger.of(tmp_path).flights) == flights
+    assert torn.startswith(lines.read_bytes())
+    assert lines.read_bytes().endswith(b"\n")
     lines.write_bytes(b"{}\n" + torn)
     with pytest.raises(CheckpointError, match="line 1, is damaged"):
         read_flights(tmp_path)

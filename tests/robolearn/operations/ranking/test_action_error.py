@@ -17,7 +17,7 @@ from robolearn.contracts import PolicySpec
 from robolearn.data.episode import EpisodeKind, EpisodeMeta, EpisodeStart, episode_from_arrays
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError
-from robolearn.operations.ranking import action_error
+from robolearn.operations.ranking import action_error, question
 from robolearn.operations.ranking.action_error import ErrorConfig
 from robolearn.operations.ranking.rank import rank, ranked_values
 from robolearn.operations.trust.trials import METHODS
@@ -81,7 +81,7 @@ def stored(path: Path) -> Path:
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Path, ...]]:
     """Three runs, trained at the starts of the first episodes."""
     monkeypatch.setenv("ROBOLEARN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(action_error, "load_policy", lambda run, threads: Copies(OFFSETS[run.name]))
+    monkeypatch.setattr(question, "load_policy", lambda run, threads: Copies(OFFSETS[run.name]))
     monkeypatch.setattr(action_error, "policy_hash", lambda run: f"hash of {run.name}")
 
     def made(trained: int = 2) -> tuple[Path, ...]:
@@ -149,7 +149,7 @@ def test_only_what_all_execute_is_compared(
     """A policy that plans further is not blamed for the far end of its plan."""
     lengths = {"near": 4, "middle": 1, "far": 2}
     monkeypatch.setattr(
-        action_error,
+        question,
         "load_policy",
         lambda run, threads: Copies(OFFSETS[run.name], lengths[run.name]),
     )
