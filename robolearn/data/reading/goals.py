@@ -180,7 +180,8 @@ class FutureRows:
 
     def _fresh(self, marks: Rows) -> Fresh:
         """``[rows, marks]``: the mark holds there, and did not in the row before."""
-        held = (np.asarray(marks) > 0.5).reshape(len(marks), -1)
+        held = np.asarray(marks) > 0.5
+        held = held.reshape(len(held), -1)
         fresh = np.zeros_like(held)
         fresh[1:] = held[1:] & ~held[:-1]
         # What holds at the first tick of an episode was not reached in it.
