@@ -10,7 +10,7 @@ from robolearn.data.insight.measures import StoreMeasures
 from robolearn.data.insight.saturation import Saturation
 from robolearn.data.insight.verdict import USUAL
 
-Family = Literal["imitation", "reinforcement", "reward first", "repair first"]
+Family = Literal["imitation", "reinforcement", "goals", "reward first", "repair first"]
 
 EXPERT = 0.9
 """Share of successes from which on there is little to choose between."""
@@ -68,6 +68,8 @@ def advise(measured: StoreMeasures) -> Advice:
         reasons.append("There are hardly any failures to learn from: imitation copies what works.")
         head = "Imitation is enough: nearly all of these episodes succeed."
         return Advice("imitation", head, _imitation(two), tuple(reasons), remedies)
+    if measured.successes == 0 and measured.goals:
+        return _of_goals(measured, reasons, remedies)
     if measured.successes == 0 and not _graded(measured):
         return _without_rewards(measured, reasons, remedies)
     return _mixed(measured, share, two, reasons, remedies)
@@ -95,6 +97,22 @@ def _mixed(
         )
     head = "Offline reinforcement learning has something to gain: this store is of mixed quality."
     return Advice("reinforcement", head, algorithms, tuple(reasons), remedies)
+
+
+def _of_goals(measured: StoreMeasures, reasons: list[str], remedies: tuple[str, ...]) -> Advice:
+    shown = ", ".join(f"'{name}'" for name in measured.goals)
+    reasons.append(
+        f"Nobody says that a task was done, but goals are recorded ({shown}): what an episode"
+        " reached later is a goal that its earlier actions were right for."
+    )
+    if _graded(measured):
+        reasons.append(
+            "Returns tell its episodes apart, which says little of a play that pursued many goals;"
+            " where one task is meant, data.reward names it, and fql or idql learn from that."
+        )
+    head = "Learn goals: this is play, whose episodes reached many things and were paid for none."
+    algorithms = ("gciql", "hiql", "beso", "idql over beso (goals)")
+    return Advice("goals", head, algorithms, tuple(reasons), remedies)
 
 
 def _without_rewards(

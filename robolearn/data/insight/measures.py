@@ -11,7 +11,7 @@ no other row has, on their first principal components. Counting is exact: the sa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,8 @@ from robolearn.shapes import Flags
 
 # One number per row, or per query.
 PerRow = Float[NDArray[Any], " n"]
+# Of at most so many principal components as are looked at.
+Bins = Float[NDArray[Any], "rows parts"]
 
 BINS = 10
 """Of every quantised number, between its 1 % and 99 % quantiles."""
@@ -117,6 +119,8 @@ class StoreMeasures:
     ambiguity: Ambiguity | None
     # Of every sampled episode: the share of the time in which nothing was commanded to move.
     idle: tuple[float, ...] = ()
+    # Signals that say what is wanted, as tasks with goals show them: 'goal/...'.
+    goals: tuple[str, ...] = ()
 
     @property
     def successes(self) -> int:
@@ -150,7 +154,13 @@ def measure(sample: StoreSample, seed: int = 0) -> StoreMeasures:
         delay=delay(sample),
         ambiguity=ambiguity(sample, rng),
         idle=tuple(e.idle for e in ended),
+        goals=_goals(sample.state_names),
     )
+
+
+def _goals(numbers: Sequence[str]) -> tuple[str, ...]:
+    signals = dict.fromkeys(number.partition("[")[0] for number in numbers)
+    return tuple(signal for signal in signals if signal.startswith("goal/"))
 
 
 def trajectory_quality(returns: PerRow) -> float:
@@ -239,7 +249,7 @@ def _standard(values: Numbers) -> Numbers:
     return np.where(still, 0.0, (values - values.mean(axis=0)) / np.where(still, 1.0, deviation))
 
 
-def _bins(values: Numbers) -> Numbers:
+def _bins(values: Numbers) -> Bins:
     """Numbers of the bins of the first principal components ``[rows, at most COMPONENTS]``."""
     centred = _standard(values)
     if centred.shape[1] > COMPONENTS:
@@ -250,7 +260,7 @@ def _bins(values: Numbers) -> Numbers:
     return np.clip(np.floor((centred - low) / width), 0, BINS - 1)
 
 
-def _unique(bins: Numbers) -> float:
+def _unique(bins: Bins) -> float:
     """Share of the rows that would be left if every bin kept one."""
     if not bins.shape[1]:
         return 0.0

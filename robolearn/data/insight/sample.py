@@ -18,6 +18,7 @@ from robolearn.spec import ActionSpec
 
 # Rows of the sampled episodes, one after the other.
 Numbers = Float[NDArray[Any], "rows k"]
+Commands = Float[NDArray[Any], "rows a"]
 Edges = Int64[NDArray[np.int64], " edges"]
 
 
@@ -46,7 +47,7 @@ class StoreSample:
     infos: tuple[EpisodeInfo, ...]
     episodes: tuple[SampledEpisode, ...]
     states: Numbers
-    actions: Numbers
+    actions: Commands
     starts: Edges
     state_names: tuple[str, ...]
     action_names: tuple[str, ...]
@@ -76,7 +77,7 @@ def sample_store(store: EpisodeStore, rows: int, seed: int = 0) -> StoreSample:
     first = store.meta(infos[int(order[0])].id).embodiment
     names = tuple(s.name for s in first.signals if not s.is_image)
     shapes = {s.name: s.shape for s in first.signals if not s.is_image}
-    kept: list[tuple[int, SampledEpisode, Numbers, Numbers]] = []
+    kept: list[tuple[int, SampledEpisode, Numbers, Commands]] = []
     left_out = total = 0
     for number in order:
         info = infos[int(number)]
@@ -125,7 +126,7 @@ def _ended(episode: Episode, info: EpisodeInfo, recorded: bool) -> SampledEpisod
     )
 
 
-def _rows(episode: Episode, names: tuple[str, ...]) -> tuple[Numbers, Numbers]:
+def _rows(episode: Episode, names: tuple[str, ...]) -> tuple[Numbers, Commands]:
     """What was seen and commanded at every tick; what was missing counts as 0."""
     steps = episode.steps
     seen = [episode.observed(n).reshape(steps, -1).astype(np.float64) for n in names]

@@ -19,7 +19,7 @@ from robolearn.errors import DataError
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Condition, Outcome
 
-TOOL, RATE = "tool/xy_table", 10.0
+TOOL, GOAL, RATE = "tool/xy_table", "goal/xy_table", 10.0
 EMBODIMENT = EmbodimentSpec(
     "point",
     (SignalSpec(TOOL, (2,), "m", RATE),),
@@ -44,16 +44,21 @@ def episode(
     limit: float = 1.0,
     rewarded: bool = True,
     terminal: bool | None = None,
+    goal: bool = False,
 ) -> Episode:
     action, seen = walk(seed, delay=delay)
     ended = success if terminal is None else terminal
     outcome = Outcome(
         success, 1.0 if success else 0.3, 0.0, terminal=ended, truncated=not ended, reason="test"
     )
-    meta = EpisodeMeta("scripted", "point", EMBODIMENT, Condition(f"c{seed}", seed, {}), outcome)
+    embodiment, shown = EMBODIMENT, {TOOL: seen}
+    if goal:
+        signals = (*EMBODIMENT.signals, SignalSpec(GOAL, (2,), "m", RATE))
+        embodiment, shown[GOAL] = dataclasses.replace(EMBODIMENT, signals=signals), seen
+    meta = EpisodeMeta("scripted", "point", embodiment, Condition(f"c{seed}", seed, {}), outcome)
     progress = np.linspace(0.0, outcome.progress, len(action)) * rewarded
     limited = np.clip(action, -limit, limit) / limit
-    return episode_from_arrays(meta, {TOOL: seen}, {TOOL: limited}, progress=progress)
+    return episode_from_arrays(meta, shown, {TOOL: limited}, progress=progress)
 
 
 def store_of(path: Path, episodes: list[Episode]) -> EpisodeStore:
@@ -93,6 +98,26 @@ def test_a_mixed_store_is_for_reinforcement_learning(tmp_path: Path) -> None:
 def test_a_store_that_says_nothing_needs_rewards_first(tmp_path: Path) -> None:
     episodes = [episode(k, success=False, rewarded=False) for k in range(4)]
     assert advise(measured(tmp_path / "s", episodes)).family == "reward first"
+
+
+@pytest.mark.parametrize("paid", [False, True])
+def test_play_with_goals_is_for_goals(tmp_path: Path, paid: bool) -> None:
+    """Also where its returns differ: what was paid for is not what was wanted."""
+    episodes = [episode(k, success=False, rewarded=paid, goal=True) for k in range(4)]
+    found = measured(tmp_path / "s", episodes)
+    if paid:
+        found = dataclasses.replace(found, returns=(0.0, 1.0, 2.0, 3.0))
+    advice = advise(found)
+    assert found.goals == (GOAL,)
+    assert advice.family == "goals"
+    assert "gciql" in advice.algorithms
+    assert any(f"'{GOAL}'" in reason for reason in advice.reasons)
+    assert any("data.reward" in reason for reason in advice.reasons) == paid
+
+
+def test_goals_that_are_reached_are_not_play(tmp_path: Path) -> None:
+    episodes = [episode(k, success=k % 2 == 0, goal=True) for k in range(6)]
+    assert advise(measured(tmp_path / "s", episodes)).family == "reinforcement"
 
 
 @pytest.mark.parametrize("delay", [0, 4])
