@@ -43,6 +43,9 @@ UNEXPLAINED = 0.5
 """Squared TD error over the variance of Q that counts as large."""
 UNTOLD = 0.9
 """Cross-entropy of goals, of that of a critic that knows nothing, that counts as large (ours)."""
+SLACK, FLAT = 0.05, 0.05
+"""By how much of what is possible values may err before they diverge; and the spread of values, of
+their mean, below which they say the same of everything."""
 COLLAPSED_RANK, DORMANT, CLIPPED, BEYOND = 0.05, 0.5, 0.2, 3.0
 """Share of the possible rank below which, and of silent units and clipped weights above which, it
 is said; and by how many spreads of Q a policy may be said to be better than the data."""
@@ -145,7 +148,7 @@ def _curves(log: Sequence[Mapping[str, Any]]) -> dict[str, _Curve]:
 
 def _verdict(curves: Mapping[str, _Curve], kind: _Kind) -> tuple[Verdict, str, int | None]:
     share = curves.get(f"{kind.letter}_share")
-    if share is not None and share.last > 1.0:
+    if share is not None and share.last > 1.0 + SLACK:
         words = "values are {:.1f} times what the largest reward for ever would be worth: {}"
         return "diverging", words.format(share.last, NEARER), None
     peak = _peak(curves[f"{kind.letter}_data"]) if kind.peaks else None
@@ -222,6 +225,16 @@ def _notes(curves: Mapping[str, _Curve], kind: _Kind) -> list[str]:
                 f" {kind.value} more than the recorded ones, which is more likely an error than an"
                 " improvement:"
                 f" {NEARER}"
+            )
+    share = curves.get(f"{kind.letter}_share")
+    if share is not None and q is not None and spread is not None:
+        flat = spread.last < FLAT * abs(q.last) and q.last < 0.0
+        if flat and abs(share.last - 1.0) <= SLACK:
+            notes.append(
+                f"{kind.value} is what never reaching anything is worth, nearly everywhere: the"
+                " reward hardly occurs in what is drawn, or too far ahead to be seen; check that"
+                " episodes reach it, draw those more often (data.quality), look further ahead (a"
+                " higher discount, longer chunks) or reward what is on the way"
             )
     rank = curves.get("rank_share")
     if rank is not None and rank.last < COLLAPSED_RANK:

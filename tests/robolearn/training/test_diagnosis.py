@@ -97,6 +97,17 @@ def test_values_beyond_what_is_possible_diverge_whatever_else_is_seen() -> None:
     assert "3.0 times" in found.words[0] or "2.8 times" in found.words[0]
 
 
+def test_values_that_say_everywhere_that_nothing_is_reached_tell_of_a_rare_reward() -> None:
+    """Seen with a puzzle whose play shows the wanted pattern in one episode of twenty: the bound is
+    met but for rounding, and is no divergence."""
+    nowhere = {"q_data": -99.8 * UP, "q_share": 1.003 * UP, "q_policy": -99.8 * UP}
+    found = verdict(**nowhere, q_std=np.full(N, 0.6))
+    assert found.verdict != "diverging"
+    assert any("the reward hardly occurs" in words for words in found.words)
+    spread = verdict(**nowhere, q_std=np.full(N, 9.0))
+    assert not any("the reward hardly occurs" in words for words in spread.words)
+
+
 def of_kind(letter: str, error: str, **changed: Any) -> Diagnosis:
     """:data:`SOUND` curves of another kind of critic, in whose place no Q is."""
     kept = {k: v for k, v in SOUND.items() if not k.startswith(("q_", "td_"))}
