@@ -47,7 +47,8 @@ HOLDS = "holds"
 what it does is what its parent does.
 """
 # What a policy is beside its weights; it does not change during training.
-FRAME = ("config.yaml", "spec.json", "stats.json")
+CONFIG_FILE = "config.yaml"
+FRAME = (CONFIG_FILE, "spec.json", "stats.json")
 REQUIRED = (*FRAME, PROVENANCE, WEIGHTS)
 
 
@@ -88,7 +89,7 @@ def write_run(path: Path, config: Mapping[str, Any], spec: PolicySpec, stats: Da
     """The files of a run that do not change during training; :func:`seal_run` comes last."""
     path.mkdir(parents=True, exist_ok=True)
     unseal_run(path)
-    write_atomic(path / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+    write_atomic(path / CONFIG_FILE, yaml.safe_dump(dict(config), sort_keys=False))
     write_json(path / "spec.json", to_json(spec))
     write_json(path / "stats.json", stats_to_json(stats))
 
@@ -148,7 +149,7 @@ def _read(path: Path, weights_file: Path) -> tuple[Run, Mapping[str, str]]:
             f"'{path}' is not a finished run: {missing} absent, it has"
             f" {sorted(p.name for p in path.iterdir())}; train it with 'robolearn train --resume'"
         )
-    name = "config.yaml"
+    name = CONFIG_FILE
     try:
         config = with_new_keys(load_yaml(path / name))
         name = "spec.json"
@@ -270,9 +271,9 @@ def seal_run(path: Path) -> None:
 
 def hold_parent(path: Path) -> None:
     """From now on the run at ``path`` does what the run inside of it, its parent, does."""
-    config = load_yaml(path / "config.yaml") | {HOLDS: PARENT}
+    config = load_yaml(path / CONFIG_FILE) | {HOLDS: PARENT}
     unseal_run(path)
-    write_atomic(path / "config.yaml", yaml.safe_dump(config, sort_keys=False))
+    write_atomic(path / CONFIG_FILE, yaml.safe_dump(config, sort_keys=False))
     seal_run(path)
 
 

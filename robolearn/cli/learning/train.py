@@ -64,10 +64,13 @@ _WITHOUT_CONFIG = (
 
 def main(argv: list[str]) -> int:
     """Parse, train, report."""
-    config = named_file(argv)
+    config = named_file(argv) or _of_run(argv)
     if config is None:
         args = parse(TrainArgs, argv, "train", _WITHOUT_CONFIG)
-        raise ConfigError("--config is missing, e.g. --config configs/train/pusht_flow_demo.yaml")
+        raise ConfigError(
+            "--config is missing, e.g. --config configs/train/pusht_flow_demo.yaml; only with"
+            " --resume and the --out of a run that has begun is it the run's own"
+        )
     from robolearn.operations.train import TrainListener, load_experiment, train
     from robolearn.training.distributed import leads_here
 
@@ -118,6 +121,17 @@ def main(argv: list[str]) -> int:
     else:
         _report(result)
     return 0
+
+
+def _of_run(argv: list[str]) -> Path | None:
+    """The configuration inside the run that is to go on."""
+    from robolearn.training.run_directory import CONFIG_FILE
+
+    out = named_file(argv, "--out")
+    if out is None or "--resume" not in argv:
+        return None
+    config = out / CONFIG_FILE
+    return config if config.is_file() else None
 
 
 def _evaluation(args: TrainArgs) -> Evaluation | None:

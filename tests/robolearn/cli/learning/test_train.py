@@ -75,6 +75,12 @@ def test_trains_resumes_and_reuses(place: Path, capsys: pytest.CaptureFixture[st
     again = json.loads(capsys.readouterr().out)
     assert again["reused"]
     assert again["policy_hash"] == first["policy_hash"]
+    # A run that has begun knows its own experiment.
+    alone = ["train", "--out", f"{place}/run", "--store", f"{place}/store", "--json"]
+    assert main([*alone, "--resume"]) == 0
+    assert json.loads(capsys.readouterr().out)["policy_hash"] == first["policy_hash"]
+    assert main(alone) == 2
+    assert "only with --resume" in capsys.readouterr().err
     assert run(place) == 2
     assert "go on with --resume" in capsys.readouterr().err
 
