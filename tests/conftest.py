@@ -32,10 +32,13 @@ settings.register_profile("house", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 
-# A shell starts background jobs with Ctrl-C ignored, and children inherit that: the tests that
-# press Ctrl-C in a child need the handler of a foreground process.
+# A shell starts background jobs with Ctrl-C ignored, nohup ignores a terminal's end, and children
+# inherit that: the tests that press Ctrl-C or close the terminal of a child need what a foreground
+# process has.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Tests that judge times of devices: make test runs them one after the other, and the others yield.
 # (Two lanes of them beside each other were tried: they make each other late, and gain nothing, as

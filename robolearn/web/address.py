@@ -32,7 +32,7 @@ class Served:
         """By which a browser may ask for it. On loopback the port may be another one, as a tunnel
         has it.
         """
-        return (self.host,) if self.secure else _LOOPBACK_NAMES
+        return (_as_browsers_have_it(self.host),) if self.secure else _LOOPBACK_NAMES
 
     def asked_by_name(self, host_header: str) -> bool:
         """Whether a request means this page: a name that somebody else's server gave for this
@@ -51,6 +51,14 @@ class Served:
     def socket(self, host_header: str) -> str:
         """Where the page's own socket is, for its policy."""
         return f"ws{'s' * self.secure}://{host_header}"
+
+
+def _as_browsers_have_it(host: str) -> str:
+    """Names in small letters, addresses in their shortest form."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host.lower()
 
 
 def is_loopback(host: str) -> bool:

@@ -20,6 +20,7 @@ from robolearn.operations.studio.server.app import THREADS, studio_app
 from robolearn.operations.studio.server.guard import Guard
 from robolearn.web.address import LOOPBACK, Served, is_loopback, require_one_address
 from robolearn.web.certificate import certificate_for
+from robolearn.web.listening import TlsSocket
 
 PORT = 8730
 SHORTEST_TOKEN = 12
@@ -57,6 +58,8 @@ def serve_studio(
         certificate = None if is_loopback(host) else certificate_for(host)
         port = int(listening.getsockname()[1])
         served = Served(host, port, secure=certificate is not None)
+        if served.secure:
+            listening = TlsSocket.of(listening, served)
         pool = ThreadPoolExecutor(THREADS, thread_name_prefix="studio")
         config = uvicorn.Config(
             Guard(studio_app(library, pool), served, token),

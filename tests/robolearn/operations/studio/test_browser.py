@@ -189,10 +189,12 @@ def test_what_is_chosen_becomes_a_command(studio: Studio, tab: Tab):
     tab.wait_for("document.querySelector('#line').textContent.startsWith('took back')")
     assert store.info(name).labels == ()
     _as_a_weight(tab)
-    tab.evaluate(
+    back = (
         "[...document.querySelectorAll('dialog[open] button')]"
-        ".find((b) => b.textContent === 'take it back').click()"
+        ".find((b) => b.textContent === 'take it back')"
     )
+    tab.wait_for(f"{back} !== undefined")  # The label is written before its lines are shown.
+    tab.evaluate(f"{back}.click()")
     # Lines of a config that name a label which is gone are gone, too.
     tab.wait_for("!document.querySelector('dialog[open]')")
     wait_until(lambda: store.info(name).labels == ())

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from policies.registry import load_policy
+from policies.registry import explorer_of, load_policy
 from robolearn.agents.chunk import ticks_per_action
 from robolearn.contracts import Policy
 from robolearn.data.episode import Episode
@@ -19,7 +19,8 @@ from robolearn.operations.studio.documents.loose import mapping
 from robolearn.operations.studio.documents.problems import Problem, Problems
 from robolearn.operations.studio.opened import OpenStores
 from robolearn.shapes import AnyArray, AnyFloats, FloatRows
-from robolearn.training.run_directory import policy_hash
+from robolearn.training.run_directory import PARENT, WEIGHTS, policy_hash
+from robolearn.training.versions import load_version, version_file, versions
 from robolearn.types import PolicyInput
 
 MOST_SAMPLES = 64
@@ -62,7 +63,7 @@ class SamplesDocument:
     # Of each sample, where the policy has an opinion of them.
     scores: AnyFloats
     latency_ms: float
-    # The same episode's parts that were driven by a person, or that count as held out, in words.
+    # Whose weights these chunks are of and who drove the episode, in words.
     notes: tuple[str, ...]
     problems: tuple[Problem, ...]
 
@@ -89,15 +90,15 @@ def samples_document(
 def _sampled(
     run: Path, store: Path, number: int, tick: int, count: int, seed: int
 ) -> SamplesDocument:
-    policy = _policy(run, _stamp(run))
     opened = _STORES.open(store)
     ids = opened.ids()
     if not 0 <= number < len(ids):
         raise DataError(f"'{store}' has {len(ids)} episodes, got number {number}")
     name = ids[number]
     embodiment = opened.meta(name).embodiment
-    every = ticks_per_action(policy.spec.task_space, embodiment)
     episode = _episode(store, name, opened.manifest_hash(name))
+    policy, weights = _driver(run, episode)
+    every = ticks_per_action(policy.spec.task_space, embodiment)
     at = min(max(0, tick), episode.steps - 1)
     request = _request(policy, episode, at, seed, every)
     output = policy.sample(request, min(max(1, count), MOST_SAMPLES))
@@ -115,18 +116,48 @@ def _sampled(
         signals=_signals(policy, episode, at, output.actions[0], every),
         scores=np.asarray(output.scores[0], dtype=np.float64),
         latency_ms=1e-6 * float(output.latency_ns),
-        notes=_notes(run, episode),
+        notes=(*_persons(episode), *weights),
         problems=(),
     )
 
 
-def _stamp(run: Path) -> int:
-    return (run / "weights.safetensors").stat().st_mtime_ns
+def _driver(run: Path, episode: Episode) -> tuple[Policy, tuple[str, ...]]:
+    """The policy that drove ``episode`` where ``run`` keeps it, as practice keeps versions of its
+    weights and the parent that it began with, else the policy of ``run``; and which it is.
+    """
+    said: Any = episode.meta.provenance.get("practice", episode.meta.provenance)
+    recorded = mapping(said).get("policy_hash")
+    if not isinstance(recorded, str) or not recorded:
+        return _policy(run, _stamp(run / WEIGHTS)), ()
+    # What is done with a policy while it drives is told behind its own hash.
+    hashed = recorded.partition("+")[0]
+    if hashed == _hash(run, _stamp(run / WEIGHTS)):
+        return _policy(run, _stamp(run / WEIGHTS)), ("these weights drove this episode",)
+    version = mapping(said).get("version")
+    if isinstance(version, int) and version in versions(run):
+        policy, its_hash = _version(run, version, _stamp(version_file(run, version)))
+        if its_hash == hashed:
+            return policy, (f"version {version} of the weights drove this episode, and is asked",)
+    parent = run / PARENT
+    if parent.is_dir() and hashed == _hash(parent, _stamp(parent / WEIGHTS)):
+        policy = _policy(parent, _stamp(parent / WEIGHTS))
+        return policy, ("the parent of this run drove this episode, and is asked",)
+    return _policy(run, _stamp(run / WEIGHTS)), ("other weights than these drove this episode",)
+
+
+def _stamp(file: Path) -> int:
+    return file.stat().st_mtime_ns
 
 
 @functools.lru_cache(maxsize=2)
 def _policy(run: Path, _: int) -> Policy:
     return load_policy(run, threads=1)
+
+
+@functools.lru_cache(maxsize=2)
+def _version(run: Path, version: int, _: int) -> tuple[Policy, str]:
+    read = load_version(run, version)
+    return explorer_of(read), read.policy_hash
 
 
 @functools.lru_cache(maxsize=2)
@@ -183,17 +214,6 @@ def _signals(
     return tuple(found)
 
 
-def _notes(run: Path, episode: Episode) -> tuple[str, ...]:
+def _persons(episode: Episode) -> tuple[str, ...]:
     driven = int(episode.intervention.sum())
-    notes = [f"a person drove {driven} of {episode.steps} ticks"] if driven else []
-    said: Any = episode.meta.provenance.get("practice", episode.meta.provenance)
-    recorded = mapping(said).get("policy_hash")
-    if isinstance(recorded, str) and recorded:
-        # What is done with a policy while it drives is told behind its own hash.
-        same = recorded.partition("+")[0] == _hash(run, _stamp(run))
-        notes.append(
-            "these weights drove this episode"
-            if same
-            else "other weights than these drove this episode"
-        )
-    return tuple(notes)
+    return (f"a person drove {driven} of {episode.steps} ticks",) if driven else ()
