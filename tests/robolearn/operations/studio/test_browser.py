@@ -193,7 +193,7 @@ def test_what_is_chosen_becomes_a_command(studio: Studio, tab: Tab):
         "[...document.querySelectorAll('dialog[open] button')]"
         ".find((b) => b.textContent === 'take it back')"
     )
-    tab.wait_for(f"{back} !== undefined")  # The label is written before its lines are shown.
+    tab.wait_for(f"{back} !== undefined")
     tab.evaluate(f"{back}.click()")
     # Lines of a config that name a label which is gone are gone, too.
     tab.wait_for("!document.querySelector('dialog[open]')")

@@ -12,7 +12,6 @@ export class Fan {
   constructor(app, m, d, show) {
     Object.assign(this, {app, m, d, show, tick: 0, shown: false, ended: false});
     const runs = app.things.filter((t) => t.kind === "run"), here = (id) => runs.some((t) => t.id === id);
-    m.asked = m.asked || {on: false, run: ""};
     this.run = here(d.wanted.run) ? d.wanted.run : here(m.asked.run) ? m.asked.run : "";
     this.words = el("p.muted.small", {role: "status"});
     this.box = el("input", {type: "checkbox", checked: m.asked.on && Boolean(this.run), onchange: () => this.turned()});

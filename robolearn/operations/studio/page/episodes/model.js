@@ -32,10 +32,18 @@ class Model {
     this.taken = null;
     this.novelty = new Map();
     this.alike = null;
+    // Which run is asked what it wants at the playhead; it outlives an episode.
+    this.asked = {on: false, run: ""};
+    this.loads = 0;
+    this.loaded = 0;
   }
 
   async load() {
-    this.table = await getJson(of(this.id, "episodes"));
+    const turn = ++this.loads, table = await getJson(of(this.id, "episodes"));
+    // An answer that was overtaken by a later one says what was so before.
+    if (turn < this.loaded) return this.table;
+    this.loaded = turn;
+    this.table = table;
     this.place = new Map(this.table.number.data.entries().map(([k, n]) => [n, k]));
     return this.table;
   }

@@ -206,19 +206,25 @@ class StoreView {
     const {m} = this, here = this.body instanceof Wall ? m.order[this.body.at] : undefined;
     const episodes = m.chosen.size ? [...m.chosen] : here === undefined ? [] : [m.table.number.data[here]];
     if (!episodes.length) { this.app.say("choose episodes first (x, or click with Ctrl)"); return; }
-    try {
+    await this.change(async () => {
       const record = await say(m.id, {...what, episodes});
-      this.app.say(`${record.record}: ${record.words} · ${fmt.count(episodes.length, "episode")} · u takes it back`);
       await this.reload();
-    } catch (error) { this.app.say(error.message, true); }
+      this.app.say(`${record.record}: ${record.words} · ${fmt.count(episodes.length, "episode")} · u takes it back`);
+    });
   }
 
-  async back() {
-    try {
+  back() {
+    return this.change(async () => {
       const record = await undo(this.m.id);
-      this.app.say(record ? record.words : "nothing was said here that could be taken back");
       if (record) await this.reload();
-    } catch (error) { this.app.say(error.message, true); }
+      this.app.say(record ? record.words : "nothing was said here that could be taken back");
+    });
+  }
+
+  /** One after the other: each begins with the table as the one before has left it. */
+  change(run) {
+    this.changes = (this.changes || Promise.resolve()).then(run).catch((error) => this.app.say(error.message, true));
+    return this.changes;
   }
 
   ask(what) {
@@ -238,12 +244,12 @@ class StoreView {
 
   async weight() {
     if (this.m.partial) { this.app.say("the store is still being listed: what else there is to weigh it against is not known yet", true); return; }
-    try {
+    await this.change(async () => {
       const shown = await weighed(this.m, [...this.m.chosen].sort((a, b) => a - b), () => this.back());
       // Before it is shown: who clicks again finds the label that was just given.
       await this.reload();
       dialog(shown);
-    } catch (error) { this.app.say(error.message, true); }
+    });
   }
 
   keys() {
