@@ -1,4 +1,4 @@
-"""``robolearn scene new|check|view|verify|drift`` makes, validates, draws and judges packages."""
+"""``robolearn scene`` makes, validates, draws, judges and corrects scene packages."""
 
 from __future__ import annotations
 
@@ -91,6 +91,26 @@ class Verify:
     capture: Path
     # Page with photographs beside the scene.
     out: Path = Path("verified.html")
+    # Print one JSON document and nothing else.
+    json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ByHand:
+    """Write what you know better than a scene into it: a thing's pose, mass or friction."""
+
+    # Scene folder.
+    scene: Annotated[Path, tyro.conf.Positional]
+    # Body of the scene.
+    body: Annotated[str, tyro.conf.Positional]
+    # x y z [m] and a quaternion w x y z, in the table's frame.
+    pose: tuple[float, float, float, float, float, float, float] | None = None
+    # [kg].
+    mass_kg: float | None = None
+    # Sliding friction of its contacts, whatever it lies on.
+    friction: float | None = None
+    # Take back all that was written of it by hand.
+    clear: bool = False
     # Print one JSON document and nothing else.
     json: bool = False
 
@@ -273,6 +293,34 @@ def _verify(argv: list[str]) -> int:
     return code
 
 
+def _override(argv: list[str]) -> int:
+    args = parse(ByHand, argv, "scene override", ByHand.__doc__ or "")
+    from robolearn.errors import ConfigError
+    from robolearn.operations.scenes.by_hand import override_by_hand
+    from sim.scene.config import Override
+    from sim.scene.overrides import by_hand_sentences
+
+    change = Override(args.pose, args.mass_kg, args.friction)
+    if args.clear == (change != Override()):
+        raise ConfigError(
+            "scene override takes one of --pose, --mass-kg and --friction or more of them, or"
+            " --clear"
+        )
+    scene = override_by_hand(args.scene, args.body, None if args.clear else change)
+    details = scene.config.provenance.details
+    if args.json:
+        by_hand = details.get("by_hand", {})
+        print_json({"scene": str(scene.path), "hash": scene.content_hash, "by_hand": by_hand})
+        return 0
+    for sentence in by_hand_sentences(details):
+        say(sentence)
+    say(
+        f"{scene.name}: written, hash {scene.content_hash}; certificates of the one before are"
+        " stale"
+    )
+    return 0
+
+
 def _drift(argv: list[str]) -> int:
     args = parse(Drift, argv, "scene drift", Drift.__doc__ or "")
     from robolearn.operations.scenes.drift import scene_drift
@@ -348,6 +396,7 @@ VERBS: dict[str, tuple[type[Any], Callable[[list[str]], int]]] = {
     "view": (View, _view),
     "overlay": (Overlay, _overlay),
     "verify": (Verify, _verify),
+    "override": (ByHand, _override),
     "drift": (Drift, _drift),
     "ls": (List, _list),
 }

@@ -168,19 +168,10 @@ def verify(scene: Scene, capture: Capture) -> Verified:
     same frame. SceneError for a scene that was not reconstructed, DataError for a capture whose
     pictures cannot be placed.
     """
-    details = scene.config.provenance.details
-    if scene.config.provenance.kind != "reconstructed" or "objects" not in details:
-        raise SceneError(
-            f"'{scene.name}' is a {scene.config.provenance.kind} scene; only what 'robolearn"
-            " reconstruct' wrote knows where its pictures were taken"
-        )
-    frames, held_out = _frames(capture, details)
-    by_hand = details.get("by_hand", {})
-    boxes = {
-        name: _box(entry, by_hand.get(name, {}).get("pose"))
-        for name, entry in details["objects"].items()
-    }
-    viewer = SceneViewer(scene, boxes, np.array(details["T_scene_table"], dtype=np.float64))
+    details = reconstructed_details(scene)
+    frames, held_out = judging_frames(capture, details)
+    boxes = found_boxes(details)
+    viewer = scene_viewer(scene, boxes)
     try:
         views = tuple(viewer.compare(f) for f in frames)
     finally:
@@ -203,7 +194,33 @@ def verify(scene: Scene, capture: Capture) -> Verified:
     )
 
 
-def _frames(capture: Capture, details: dict[str, Any]) -> tuple[list[PosedFrame], bool]:
+def reconstructed_details(scene: Scene) -> dict[str, Any]:
+    """What a reconstruction wrote about itself; SceneError for a scene that is none."""
+    details = scene.config.provenance.details
+    if scene.config.provenance.kind != "reconstructed" or "objects" not in details:
+        raise SceneError(
+            f"'{scene.name}' is a {scene.config.provenance.kind} scene; only what 'robolearn"
+            " reconstruct' wrote knows where its pictures were taken"
+        )
+    return details
+
+
+def found_boxes(details: Mapping[str, Any]) -> dict[str, Box]:
+    """By object: where it was found, or, of what a person moved since, where that is now."""
+    by_hand = details.get("by_hand", {})
+    return {
+        name: _box(entry, by_hand.get(name, {}).get("pose"))
+        for name, entry in details["objects"].items()
+    }
+
+
+def scene_viewer(scene: Scene, boxes: Mapping[str, Box]) -> SceneViewer:
+    """Draws a reconstructed scene from where pictures of its table were taken; to be closed."""
+    T = np.array(scene.config.provenance.details["T_scene_table"], dtype=np.float64)
+    return SceneViewer(scene, boxes, T)
+
+
+def judging_frames(capture: Capture, details: Mapping[str, Any]) -> tuple[list[PosedFrame], bool]:
     """The pictures that were kept back, in the table's frame; others where these are not there."""
     names = set(details["pictures"]["held_out"])
     scanned = [f for f in capture.of("scan") if f.depth_file is not None]
@@ -228,7 +245,6 @@ def _frames(capture: Capture, details: dict[str, Any]) -> tuple[list[PosedFrame]
 
 
 def _box(entry: dict[str, Any], by_hand: Sequence[Any] | None) -> Box:
-    """Where it was found, or, of what a person moved since, where that is now."""
     at = entry["pose"] if by_hand is None else by_hand[1]
     T = pose_from_values(np.array(at, dtype=np.float64), "pose")
     a, b, c = (float(v) / 2e3 for v in entry["size_mm"])

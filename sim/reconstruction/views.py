@@ -15,7 +15,7 @@ import cv2
 import mujoco
 import numpy as np
 
-from robolearn.geometry import Pose, inverse
+from robolearn.geometry import Pose, inverse, quat_from_rotation
 from robolearn.shapes import Picture
 from sim.reconstruction.frames import PosedFrame
 from sim.reconstruction.shapes import Depth, Mask, PointPicture
@@ -85,6 +85,19 @@ class SceneViewer:
     def close(self) -> None:
         """Free the renderer."""
         self._renderer.close()
+
+    def place(self, name: str, T_table_body: Pose) -> None:
+        """Draw an object of the scene there from now on."""
+        model, T = self._model, self._T @ T_table_body
+        body = model.body(name).id
+        quat = quat_from_rotation(T[:3, :3])
+        if model.body_dofnum[body]:
+            # A free joint holds the pose; ``SceneViewer`` draws what a reset gives.
+            at = int(model.jnt_qposadr[model.body_jntadr[body]])
+            model.qpos0[at : at + 7] = [*T[:3, 3], *quat]
+        else:
+            model.body_pos[body], model.body_quat[body] = T[:3, 3], quat
+        self._boxes[name] = dataclasses.replace(self._boxes[name], T_table_body=T_table_body)
 
     def compare(self, f: PosedFrame) -> Compared:
         """Draw the scene as this picture's camera would see it, and compare."""

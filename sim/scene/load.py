@@ -55,6 +55,16 @@ def load_scene(name_or_path: str | Path) -> Scene:
             raise SceneError(f"{folder} lacks {required}; a scene needs scene.yaml and scene.xml")
     try:
         raw = load_yaml(folder / "scene.yaml")
+    except ConfigError as error:
+        raise SceneError(str(error)) from error
+    return scene_of(folder, raw)
+
+
+def scene_of(folder: Path, raw: Mapping[str, Any]) -> Scene:
+    """The scene of a folder if its ``scene.yaml`` held ``raw``, validated as :func:`load_scene`
+    does; its hash is that of the folder as it is.
+    """
+    try:
         _check_schema(raw, folder)
         config = from_dict(SceneConfig, raw, where=f"{folder}/scene.yaml")
     except ConfigError as error:

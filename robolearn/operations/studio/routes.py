@@ -92,6 +92,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("/api/things/{thing}/scene", f"{_SCENES}:scene", "scene", "a scene package"),
     Route("/api/things/{thing}/verified", f"{_SCENES}:verified", "scene", "beside photographs"),
+    Route("/api/things/{thing}/placed", f"{_SCENES}:placed", "scene", "its objects, moved"),
     Route("/api/things/{thing}/capture", f"{_SCENES}:capture", "capture", "a capture"),
     Route("/api/things/{thing}/checked", f"{_SCENES}:checked", "capture", "its pictures, checked"),
     Route("/api/things/{thing}/pictures/{number}", f"{_SCENES}:picture", "capture", "one of them"),

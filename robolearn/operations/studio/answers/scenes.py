@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+from robolearn.errors import DataError
 from robolearn.operations.studio.answers.shared import made, named, now
 from robolearn.operations.studio.apart import COMPUTING
 from robolearn.operations.studio.asking import Ask, NotHere, Picture
@@ -22,6 +25,21 @@ def verified(ask: Ask) -> Picture:
         stamp=stamp,
         apart=COMPUTING,
     )
+
+
+def placed(ask: Ask) -> Picture:
+    """A picture of ``capture`` with the scene's objects moved by ``moves``; nothing is written."""
+    capture = named(ask, "capture", ("capture",))
+    try:
+        moves: object = json.loads(ask.query("moves", "{}"))
+    except (ValueError, RecursionError):
+        moves = None
+    if not isinstance(moves, dict):
+        text = ask.query("moves")[:60]
+        raise DataError(f"moves: expected a JSON object, six numbers by object, got '{text}'")
+    picture = ask.whole("picture")
+    place = "placed:placed_document"
+    return now(COMPUTING, place, ask.thing.path, capture.path, picture, moves)
 
 
 def capture(ask: Ask) -> Picture:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import cv2
@@ -11,6 +12,7 @@ from robolearn.capture.folder import read_capture
 from robolearn.shapes import Picture
 
 THUMBNAIL_PX = 320
+_WIDEST_PX = 960
 
 
 def capture_picture(path: Path, number: int, widest_px: int = THUMBNAIL_PX) -> bytes:
@@ -31,3 +33,8 @@ def as_jpeg(picture: Picture, widest_px: int) -> bytes:
         bgr = cv2.resize(bgr, (widest_px, height), interpolation=cv2.INTER_AREA)
     _, jpeg = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, 85])
     return jpeg.tobytes()
+
+
+def as_address(picture: Picture, widest_px: int = _WIDEST_PX) -> str:
+    """A picture as a JPEG inside its ``data:`` address."""
+    return f"data:image/jpeg;base64,{base64.b64encode(as_jpeg(picture, widest_px)).decode()}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +11,12 @@ import numpy as np
 from robolearn.operations.scenes.page import figure, limit
 from robolearn.operations.scenes.verify import verify_scene
 from robolearn.operations.studio.documents.command_line import command_line
-from robolearn.operations.studio.documents.pictures import as_jpeg
+from robolearn.operations.studio.documents.pictures import as_address
 from robolearn.operations.studio.documents.problems import Problem, Problems
-from robolearn.shapes import Picture
 from sim.reconstruction.verify import Verified
 from sim.reconstruction.views import Compared
 
 MOST_VIEWS = 8
-_WIDEST_PX = 960
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +127,7 @@ def _view(view: Compared) -> VerifiedView:
         unexplained=view.unexplained,
         width=width,
         height=height,
-        photo=_address(view.photo),
-        drawn=_address(view.drawn),
-        outlined=_address(view.outlined),
+        photo=as_address(view.photo),
+        drawn=as_address(view.drawn),
+        outlined=as_address(view.outlined),
     )
-
-
-def _address(picture: Picture) -> str:
-    return f"data:image/jpeg;base64,{base64.b64encode(as_jpeg(picture, _WIDEST_PX)).decode()}"

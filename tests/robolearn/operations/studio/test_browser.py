@@ -88,7 +88,7 @@ def _go(studio: Studio, tab: Tab, view: str) -> None:
     tab.wait_for(there)
 
 
-def _looks(tab: Tab, view: str) -> list[str]:
+def looks(tab: Tab, view: str) -> list[str]:
     """What is wrong with the view that is shown, in words."""
     found: list[str] = []
     for dark in (False, True):
@@ -109,7 +109,7 @@ def _looks(tab: Tab, view: str) -> list[str]:
 def test_every_view_in_light_and_dark_at_three_widths(studio: Studio, tab: Tab):
     for view in _views(studio):
         _go(studio, tab, view)
-        assert _looks(tab, view) == []
+        assert looks(tab, view) == []
     assert tab.errors == []
 
 
@@ -327,7 +327,7 @@ def test_every_view_of_a_lab_is_filled(lab: Studio, filled: Tab, view: str):
     filled.evaluate(f"location.hash = '{address}'")
     for word in words:
         filled.wait_for(f"document.querySelector('main').textContent.includes({word!r})")
-    assert _looks(filled, view) == []
+    assert looks(filled, view) == []
     assert filled.errors == []
 
 
@@ -356,6 +356,6 @@ def test_a_run_is_asked_what_it_wants_at_the_playhead(lab: Studio, filled: Tab):
     assert "Of the 4 actions of each, 2 would be carried out" in said
     filled.key("w")
     filled.wait_for("!document.querySelector('.fan').textContent.includes('8 chunks')")
-    assert _looks(filled, "episode with a run") == []
+    assert looks(filled, "episode with a run") == []
     assert filled.errors == []
     filled.evaluate("window.fetch = window.unasked")

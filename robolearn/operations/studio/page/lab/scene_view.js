@@ -3,6 +3,7 @@
 import {getJson, of} from "../api.js";
 import {command, el, fmt} from "../dom.js";
 import {facts, picker, problems, section, tag, words} from "./parts.js";
+import {placer} from "./placing.js";
 import {sentence} from "./results.js";
 
 const VERDICTS = {use: "good", "use with care": "warn", refuse: "bad", unmoved: "good", "not told": "warn", moved: "bad"};
@@ -20,6 +21,7 @@ export async function show(main, place, app) {
       d.residuals.length ? section("What is left over", words(["", "before", "after"], d.residuals.map((r) => [r.name, r.before === null ? "" : fmt.number(r.before, 4), el("b", fmt.number(r.after, 4))]), 1)) : "",
       d.objects.length ? section("Objects", words(["object", "size [mm]", "mass [kg]", "between", "known by", "collision", "never seen"], d.objects.map((o) => [el("b", o.name), o.size_mm.map((v) => v.toFixed(0)).join(" × "), fmt.number(o.mass_kg), o.mass_low_kg === null ? "" : `${fmt.number(o.mass_low_kg)} to ${fmt.number(o.mass_high_kg)}`, o.mass_source, o.collision, o.unseen_share === null ? "" : `${(100 * o.unseen_share).toFixed(0)} %`]))) : "",
       d.made === "reconstructed" ? section("Photograph and scene", verified.node(d)) : "",
+      d.made === "reconstructed" && d.objects.length ? section("By hand", verified.byHand(d)) : "",
       section("Is the real table still so?", moved.length ? words(["", "", "moved [mm]", "turned [degrees]", "", "looked at"], moved.map(([name, p]) => [el("b", name), tag(p.verdict, VERDICTS[p.verdict]), within(p.moved_mm, p.moved_mm_within), within(p.turned_deg, p.turned_deg_within), p.said, `${p.checked_at}, ${p.source}`])) : el("p.muted", d.made === "hand-made" ? "A hand-made scene stands for no particular table." : "Nobody looked since the scene was made, or the scene was changed since.")),
       d.assumed.length ? section("What nobody measured", words(["what", "assumed", "why"], d.assumed.map((a) => [a.what, a.value, a.why]))) : "",
       d.said.length ? section("What was noted when it was made", el("ul", d.said.map((s) => el("li", sentence(s))))) : "",
@@ -49,14 +51,21 @@ function around(p) {
 function verifier(app) {
   const captures = () => app.things.filter((t) => t.kind === "capture");
   const body = el("div");
-  let ended = false;
+  let ended = false, hand = null;
+
+  const its = (d, found) => found.find((t) => t.name === d.capture || t.where.split("/").includes(d.capture)) || found[0];
+
+  function byHand(d) {
+    const found = captures();
+    if (!hand && found.length) hand = placer(app, found, its(d, found).id);
+    return hand ? hand.node : el("p.muted", `Its capture '${d.capture}' is not under the folders that studio looks into.`);
+  }
 
   function node(d) {
     if (body.childElementCount) return body;
     const found = captures();
     if (!found.length) { body.append(el("p.muted", `Its capture '${d.capture}' is not under the folders that studio looks into.`)); return body; }
-    const own = found.find((t) => t.name === d.capture || t.where.split("/").includes(d.capture)) || found[0];
-    let chosen = own.id;
+    let chosen = its(d, found).id;
     const start = el("button", {type: "button", onclick: () => draw(chosen, start)}, "render it where the pictures were taken");
     body.append(el("p.muted.small", "Renders the scene from where photographs were taken, and measures the difference. It takes some seconds; nothing is written."),
       el("div.row", picker("capture", found, chosen, (id) => { chosen = id; }), start), el("div.result"));
@@ -80,7 +89,7 @@ function verifier(app) {
     finally { start.disabled = false; }
   }
 
-  return {node, end() { ended = true; }};
+  return {node, byHand, end() { ended = true; if (hand) hand.end(); }};
 }
 
 function slider(view) {
