@@ -40,18 +40,18 @@ class Move:
     deg: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     @classmethod
-    def of(cls, values: Any, name: str) -> Move:
+    def of(cls, values: object, name: str) -> Move:
         """Of six numbers; :class:`DataError` for anything else."""
-        given: Sequence[Any] = ()
+        numbers: list[float] = []
+        shown = str(values)
         if isinstance(values, list | tuple):
             given = cast("Sequence[Any]", values)
-        numbers = [float(v) for v in given if isinstance(v, int | float)]
-        if len(given) != 6:
-            numbers = []
+            numbers = [float(v) for v in given if isinstance(v, int | float)]
+            numbers = numbers if len(numbers) == len(given) else []
         if len(numbers) != 6 or not all(abs(v) <= FARTHEST_MM for v in numbers):
             raise DataError(
                 f"'{name}' moves by six numbers up to {FARTHEST_MM:g} (x y z in mm, then a turn"
-                f" about x y z in degrees), got {str(values)[:80]}"
+                f" about x y z in degrees), got {shown[:80]}"
             )
         x, y, z, a, b, c = numbers
         return cls((x, y, z), (a, b, c))
