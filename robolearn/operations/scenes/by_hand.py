@@ -127,7 +127,8 @@ def override_by_hand(folder: Path, body: str, change: Override | None) -> Scene:
             if named
             else f"no scene folder '{folder}'"
         )
-    scene = load_scene(folder)
+    # As a path: in a folder that is called as a packaged scene is, that one would be found.
+    scene = load_scene(folder.resolve())
     path = scene.path / "scene.yaml"
     text, raw = path.read_text(encoding="utf-8"), load_yaml(path)
     overrides: dict[str, Any] = dict(raw.get("overrides") or {})

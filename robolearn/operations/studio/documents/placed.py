@@ -11,7 +11,7 @@ from typing import Any
 from robolearn.operations.scenes.by_hand import Move, Placing, pose_values
 from robolearn.operations.studio.documents.command_line import command_line
 from robolearn.operations.studio.documents.pictures import as_address
-from sim.scene.load import load_scene
+from sim.scene.load import content_hash, load_scene
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,10 @@ _open: list[tuple[tuple[Path, str, Path], Placing]] = []
 
 
 def _placing(scene: Path, capture: Path) -> Placing:
-    found = load_scene(scene)
-    key = (scene, found.content_hash, capture)
+    key = (scene, content_hash(scene), capture)
     if not _open or _open[0][0] != key:
         _close()
-        _open.append((key, Placing(found, capture)))
+        _open.append((key, Placing(load_scene(scene), capture)))
         # Before the renderer's own end: it needs its display.
         atexit.unregister(_close)
         atexit.register(_close)
