@@ -30,6 +30,7 @@ from robolearn.inference.local import BatchedInference
 from robolearn.instructions import require_understood
 from robolearn.operations.builders import env_builder, policy_builder
 from robolearn.operations.practice.correcting import SCRIPTED, corrected_by_expert
+from robolearn.operations.reality.worlds import make_world
 from robolearn.operations.stores.collect_options import CollectOptions
 from robolearn.operations.stores.collection import (
     UNATTENDED,
@@ -43,7 +44,7 @@ from robolearn.operations.stores.collection import (
 from robolearn.spec import EmbodimentSpec
 from robolearn.training.run_directory import policy_hash
 from sim.contract import World
-from sim.worlds import build_operator, make_world
+from sim.worlds import build_operator
 
 NO_ARM = "needs an arm to guide, and a simulated world has none"
 

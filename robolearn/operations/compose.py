@@ -24,6 +24,7 @@ from robolearn.instructions import require_understood
 from robolearn.operations.builders import env_builder, policy_builder
 from robolearn.operations.compose_options import ComposeOptions, Operator
 from robolearn.operations.goals import common_goal, world_for
+from robolearn.operations.reality.worlds import make_world
 from robolearn.operations.suites import open_suite, trial_options
 from robolearn.pusht import goal_params
 from robolearn.spec import require_compatible
@@ -40,7 +41,6 @@ from robolearn.training.run_directory import (
     write_tensors,
 )
 from robolearn.types import Condition, TrialRecord
-from sim.worlds import make_world
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TypeVar
 from robolearn.data.episode import Episode
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError
+from robolearn.operations.reality.worlds import make_world
 from sim.adapters.robosuite.env import RobosuiteEnv
 from sim.adapters.robosuite.replay import StateReplay, replay_recording
 from sim.identification.replay import (
@@ -21,7 +22,6 @@ from sim.identification.replay import (
     summarize_after,
     summarize_final,
 )
-from sim.worlds import make_world
 
 T = TypeVar("T")
 # Told (0, of) before the first episode, then (done, of) after each.

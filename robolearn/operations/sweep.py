@@ -35,11 +35,11 @@ from robolearn.errors import ConfigError, did_you_mean
 from robolearn.files import write_atomic
 from robolearn.operations.builders import env_builder, policy_builder
 from robolearn.operations.goals import world_for
+from robolearn.operations.reality.worlds import make_world
 from robolearn.operations.suites import open_suite, trial_options
 from robolearn.operations.train import load_experiment, train
 from robolearn.training.run_directory import policy_hash
 from robolearn.types import Condition
-from sim.worlds import make_world
 
 SWEEP_TABLE = "sweep.md"
 

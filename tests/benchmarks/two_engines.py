@@ -11,9 +11,7 @@ the agreement of rates with its noise floors, and whether means are equivalent w
 from __future__ import annotations
 
 import dataclasses
-import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +23,9 @@ from robolearn.assets.demonstrations import pusht_demonstrations_path
 from robolearn.cli.main import main as command
 from robolearn.operations.evaluate import evaluate
 from robolearn.operations.evaluate_options import EvaluateOptions
-from robolearn.operations.train import load_experiment, source_of
 from robolearn.operations.trust.trials import trust_of_trials
-from robolearn.training.experiment import train
-from robolearn.training.loop import Hooks, Progress
 from robolearn.types import TrialRecord
+from tests.benchmarks.aged_policies import aged
 
 RECIPE = Path("configs/train/pusht_flow_demo.yaml")
 SUITE = Path("configs/eval/pusht.yaml")
@@ -45,28 +41,10 @@ def ages(folder: Path) -> list[Path]:
     runs = [folder / f"updates_{age:04d}" for age in AGES]
     if all(run.is_dir() for run in runs):
         return runs
-    store, growing = folder / "demonstrations", folder / "growing"
+    store = folder / "demonstrations"
     if not store.is_dir():
         command(["data", "import", str(pusht_demonstrations_path()), "--out", str(store)])
-    settings = {"fit.steps": AGES[-1], "fit.max_minutes": None, "fit.evaluate_every": 100}
-    experiment = load_experiment(RECIPE, settings)
-    seen: list[int] = []
-
-    def keep() -> Mapping[str, float]:
-        age = seen[-1]
-        if age in AGES:
-            shutil.copytree(growing, folder / f"updates_{age:04d}", dirs_exist_ok=True)
-        return {}
-
-    def step(progress: Progress) -> None:
-        seen.append(progress.step)
-
-    train(
-        experiment,
-        source_of(experiment, store),
-        growing,
-        hooks=Hooks(on_step=step, evaluate=keep),
-    )
+    aged(RECIPE, store, AGES, runs)
     return runs
 
 

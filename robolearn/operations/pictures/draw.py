@@ -10,11 +10,11 @@ import cv2
 import numpy as np
 
 from robolearn.errors import ConfigError, did_you_mean
+from robolearn.operations.reality.worlds import make_world
 from robolearn.shapes import Picture
 from sim.env.scene_env import SceneEnv
 from sim.rendering.renderer import Renderer, View
 from sim.scene.load import load_scene
-from sim.worlds import make_world
 
 ABOVE, ALL = "top", "all"
 

@@ -13,12 +13,12 @@ from robolearn.agents.replay import ReplayAgent
 from robolearn.data.episode import Episode
 from robolearn.errors import ConfigError
 from robolearn.operations.builders import env_builder
+from robolearn.operations.reality.worlds import make_world
 from robolearn.operations.replay import first_episodes
 from robolearn.runtime import run_episode
 from sim.contract import World
 from sim.rendering.video import Film, episode_frames, image_signals, write_mp4
 from sim.shapes import AnyPicture
-from sim.worlds import make_world
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from robolearn.inference.local import BatchedInference
 from robolearn.operations.builders import EnvBuilder
 from robolearn.operations.practice.correcting import corrected_by_expert
 from robolearn.operations.practice.records import Driver
+from robolearn.operations.reality.worlds import make_world
 from robolearn.operations.stores.world_provenance import world_provenance
 from robolearn.runtime import EpisodeResult
 from robolearn.spec import EmbodimentSpec
@@ -45,7 +46,6 @@ from robolearn.training.run_directory import load_run, policy_hash
 from robolearn.training.versions import load_version
 from robolearn.types import Condition, EpisodeHeader, Outcome, Tick
 from sim.contract import World
-from sim.worlds import make_world
 
 log = logging.getLogger(__name__)
 

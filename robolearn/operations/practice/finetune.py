@@ -47,13 +47,13 @@ from robolearn.operations.practice.judging import EpisodeJudge
 from robolearn.operations.practice.listener import PracticeListener
 from robolearn.operations.practice.result import FinetuneResult, finished
 from robolearn.operations.practice.validation import Validation
+from robolearn.operations.reality.worlds import make_world
 from robolearn.seeding import child_seed
 from robolearn.spec import require_compatible
 from robolearn.training.run_directory import Run, load_run
 from robolearn.types import Condition
 from sim.contract import World
 from sim.tasks.starts import draw_start
-from sim.worlds import make_world
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from robolearn.contracts import Policy
 from robolearn.operations.builders import EnvBuilder, PolicyBuilder
 from robolearn.operations.code_hash import code_hash, deciding_libraries
 from robolearn.operations.practice.records import VersionTest
+from robolearn.operations.reality.worlds import make_world
 from robolearn.seeding import child_seed
 from robolearn.training.run_directory import policy_hash
 from robolearn.training.versions import load_version
 from robolearn.types import Condition
 from sim.tasks.starts import draw_start
-from sim.worlds import make_world
 
 TABLE = "evaluation"
 

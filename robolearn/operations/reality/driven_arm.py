@@ -18,6 +18,7 @@ from hardware.supervisor.follower import Follower
 from hardware.supervisor.link import Target
 from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError
+from robolearn.geometry import Vector
 from robolearn.operations.lab.cameras import Workcell
 from robolearn.operations.lab.workcell import LabConfig, build_fingers, build_plant
 
@@ -28,7 +29,9 @@ _THERE_M = 0.002
 class DrivenArm:
     """The arm of one episode, with a plant of its own: a used engine keeps impulses.
 
-    ``stopped``: why controller or supervisor stopped it; "" while it runs.
+    ``stopped``: why controller or supervisor stopped it; "" while it runs. ``told``, ``force``:
+    the newest set-point after all limits [rad], and what its controller says of the force at the
+    tool [N] in the base frame.
     """
 
     def __init__(
@@ -41,6 +44,8 @@ class DrivenArm:
     ) -> None:
         self.plant: Plant
         self.workcell: Workcell
+        self.told: Joints
+        self.force: Vector
         self.plant, self.workcell = build_plant(lab, seed)
         self._seen = behind(self.plant, drivetrain, seed)
         self._follower = follower
@@ -55,10 +60,12 @@ class DrivenArm:
         self._force = Overrun(supervisor.max_tool_force_n, supervisor.overload_s)
         self._wanted_m = 0.0
         self.stopped = ""
+        self.told, self.force = self._seen.joint_positions(), self._seen.tool_force()
 
     def put(self, q: Joints, width_m: float) -> None:
         """At rest at ``q`` [rad]; the fingers go to ``width_m`` while time passes."""
         self._seen.set_joints(q)
+        self.told = q
         self._motion.hold_here(q)
         self._follower.start(q)
         self.grip(width_m)
@@ -79,7 +86,7 @@ class DrivenArm:
     def step(self, now_ns: int) -> None:
         """One period of the controller."""
         if not self.stopped:
-            q = self._follower.step(self.dt_s, now_ns, moving=True)
+            self.told = q = self._follower.step(self.dt_s, now_ns, moving=True)
             dt_s = self.dt_s
             self.stopped = self._motion.servo(q, dt_s, self._lookahead_s, self._gain, dt_s)
         self.stopped = self.stopped or self._motion.step(self.dt_s)
@@ -87,7 +94,8 @@ class DrivenArm:
         self._seen.step(self.dt_s)
         if self._fingers is not None:
             self._emulated.step(now_ns)
-        force_n = float(np.linalg.norm(self._seen.tool_force()))
+        self.force = self._seen.tool_force()
+        force_n = float(np.linalg.norm(self.force))
         if not self.stopped and self._force.over(force_n, now_ns):
             self.stopped = f"tool force {force_n:.0f} N, at most {self._force.limit:g}"
         if self.stopped:

@@ -8,12 +8,13 @@ an arm that stands exactly at the start; supervisor checks besides speed, force 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from hardware.cell.config import CellConfig
-from hardware.cell.motion import JOINT_POSITION, JOINT_VELOCITY
+from hardware.cell.motion import JOINT_POSITION, JOINT_SETPOINT, JOINT_VELOCITY, WRENCH
 from hardware.cell.spec import cell_spec
 from hardware.cell.start import objects_of
 from hardware.devices.gripper_config import WIDTH
@@ -59,7 +60,9 @@ class RealityEnv(SteppedEnv):
     ) -> None:
         self._cameras = RealityCameras(cell, lab, seed)
         spec = _spec(cell, lab, self._cameras)
-        super().__init__(spec, [s.name for s in spec.signals if not s.is_image])
+        made = (JOINT_SETPOINT, WRENCH)
+        settable = [s.name for s in spec.signals if not s.is_image and s.name not in made]
+        super().__init__(spec, settable)
         self._cell, self._lab, self._drivetrain, self._seed = cell, lab, drivetrain, seed
         self._task, self._params, self._engine = task, params, engine
         rate_hz = lab.devices.controller.rate_hz
@@ -163,6 +166,7 @@ class RealityEnv(SteppedEnv):
         if self._aligned is not None:
             self._aligned.clear()
         self._begun = {goal.name: goal.value(condition) for goal in self._cell.goals}
+        self._begun[JOINT_SETPOINT] = arm.told
         self._rest(arm)
 
     def _rest(self, arm: DrivenArm) -> None:
@@ -206,24 +210,50 @@ class RealityEnv(SteppedEnv):
             self._running.grip(float(action[WIDTH][0]))
 
     def _step(self) -> None:
-        arm = self._running
+        arm, states = self._running, list[Signals]()
         for _ in range(self._periods):
             # Poses and pictures are of when they were captured; what was before the start is known.
+            told_ns = self._clock_ns - self._origin_ns
             arrived = [
                 (s.signal, s.t_ns - self._origin_ns, s.value)
                 for s in self._pass(arm)
                 if s.t_ns > self._origin_ns
             ]
+            if told_ns > 0:
+                arrived.append((JOINT_SETPOINT, told_ns, arm.told))
             self._samples.arrive(self.now_ns(), arrived)
             if self._aligned is not None:
                 for signal, t_ns, value in arrived:
                     self._aligned.add(t_ns, {signal: value})
+            states.append(self._state())
+        self._between(states[:-1])
 
-    def _read(self) -> Signals:
+    def _between(self, states: Sequence[Signals]) -> None:
+        """Keep what the controller told between two ticks; the newest belongs to the tick."""
+        if not states:
+            return
+        derived = self._cell_motion.derived(np.array([s[JOINT_POSITION] for s in states]))
+        first_ns = self.now_ns() - len(states) * self._period_ns
+        for i, state in enumerate(states):
+            t_ns = first_ns + i * self._period_ns
+            values = {**{name: rows[i] for name, rows in derived.items()}, **state}
+            self._samples.add(t_ns, values)
+            if self._aligned is not None:
+                self._aligned.add(t_ns, values)
+
+    def _state(self) -> Signals:
+        """What the controller tells in every period."""
         arm = self._running
         q, qd = arm.joints()
-        derived = {n: v[0] for n, v in self._cell_motion.derived(q[None]).items()}
-        values: dict[str, Any] = {**derived, JOINT_POSITION: q, JOINT_VELOCITY: qd}
+        state: dict[str, Any] = {JOINT_POSITION: q, JOINT_VELOCITY: qd}
+        if self._cell.wrench:
+            state[WRENCH] = np.concatenate([arm.force, np.zeros(3)])
+        return state
+
+    def _read(self) -> Signals:
+        arm, state = self._running, self._state()
+        derived = self._cell_motion.derived(state[JOINT_POSITION][None])
+        values: dict[str, Any] = {**{n: v[0] for n, v in derived.items()}, **state}
         if arm.width_m is not None:
             values[WIDTH] = np.array([arm.width_m])
         begun, self._begun = self._begun, {}
@@ -249,11 +279,12 @@ def _aligned(cell: CellConfig, spec: EmbodimentSpec) -> Aligned:
 
 
 def _spec(cell: CellConfig, lab: LabConfig, cameras: RealityCameras) -> EmbodimentSpec:
-    """The cell's, without what only its processes tell; arm and gripper once per tick."""
+    """The cell's, without what only its processes tell; the gripper once per tick."""
     whole = cell_spec(cell)
     arm = [s.name for s in cell.motion().signals(cell.rate_hz)]
-    own = [*arm, JOINT_POSITION, JOINT_VELOCITY, *([WIDTH] if cell.gripper is not None else [])]
-    rates = dict.fromkeys(own, cell.rate_hz)
+    own = [*arm, JOINT_POSITION, JOINT_VELOCITY, JOINT_SETPOINT, WRENCH]
+    rates = dict.fromkeys(own, lab.devices.controller.rate_hz)
+    rates |= dict.fromkeys([WIDTH] if cell.gripper is not None else [], cell.rate_hz)
     rates |= dict.fromkeys(cell.trackers, lab.devices.tracker.rate_hz)
     rates |= {s.name: s.rate_hz for s in whole.signals if s.name in cameras.tracked}
     rates |= {s.name: s.rate_hz for s in cameras.signals}

@@ -32,6 +32,7 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.edit import Selection, origin, select
 from robolearn.errors import DataError, SpecMismatchError
 from robolearn.machine.interrupt import check
+from robolearn.operations.reality.worlds import make_world
 from robolearn.operations.stores.augment_options import AugmentConfig
 from robolearn.operations.stores.world_provenance import recorded_world, world_provenance
 from robolearn.planar import PlanarMove, blend, kind_of
@@ -42,7 +43,6 @@ from robolearn.types import Condition, EpisodeHeader, Outcome, Signals, Tick
 from sim.contract import World
 from sim.identification.replay import distances, moved_object, turns
 from sim.perturbations.signals import is_object
-from sim.worlds import make_world
 
 # Why a moved episode was dropped: start or commands that the world refuses, another outcome than
 # the recording's, the object elsewhere.

@@ -37,6 +37,7 @@ from robolearn.data.upkeep.edit import Selection, origin, select
 from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import Pose, quat_from_rotation
 from robolearn.machine.interrupt import check
+from robolearn.operations.reality.worlds import make_world
 from robolearn.operations.stores.appended import appended
 from robolearn.operations.stores.attempts import Flight, Limits, Stage, limits_of
 from robolearn.operations.stores.demonstrations import Source, read_demonstrations
@@ -46,7 +47,6 @@ from robolearn.retargeting.skills import TABLE, SkillRule
 from robolearn.retargeting.strata import strata
 from robolearn.seeding import child_seed
 from robolearn.types import Condition
-from sim.worlds import make_world
 
 GENERATED = "generated"
 # Draws of starts in a stratum.

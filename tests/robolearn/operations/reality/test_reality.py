@@ -7,6 +7,7 @@ import contextlib
 import numpy as np
 import pytest
 
+from hardware.cell.motion import JOINT_POSITION, JOINT_SETPOINT
 from robolearn.contracts import Env
 from robolearn.errors import SceneError
 from robolearn.operations.builders import env_builder
@@ -52,8 +53,11 @@ def test_what_is_hidden_comes_from_the_seed_and_repeats() -> None:
         again = driven(env, 5)[1]
         assert np.array_equal(first, again)
         blocks = env.drain().signals
-        # A tracker's poses come at its own rate, when they were captured.
-        assert len(blocks[BLOCK].t_ns) > len(blocks[TOOL].t_ns)
+        # A tracker's poses come at its own rate, when they were captured; joints, set-points and
+        # the tool at the controller's, as from a cell.
+        assert len(blocks[BLOCK].t_ns) > 5
+        for name in (TOOL, JOINT_POSITION, JOINT_SETPOINT):
+            assert set(np.diff(blocks[name].t_ns)) == {2_000_000}, name
         assert np.all(np.diff(blocks[BLOCK].t_ns) > 0)
         assert blocks[BLOCK].t_ns[-1] < env.now_ns()
         # The arm lags behind what it is told.

@@ -1,0 +1,205 @@
+"""Is a simulator closer to reality once it was identified? Twelve policies, before and after.
+
+    python -m tests.benchmarks.two_scenes FOLDER pusht|pick_place [REAL [ROLLOUTS]]
+
+Reality is a workcell in process with hidden parameters (``reality/TASK,seed=3``). Twelve policies
+(ages of trainings, three algorithms, all and a few demonstrations) act in it from the first REAL
+starts of the suite (50), and from where those trials really began, ROLLOUTS times each (4), in the
+default scene and in the scene that was identified from episodes that the reality itself recorded.
+A few starts of all policies at a time, so that what is there is comparable whenever it is stopped;
+the same command goes on. At the end the two trust reports, and the paired comparison of the scenes.
+
+The cell is the packaged one with forces recorded and a controller at 100 Hz instead of 500, which
+is three times faster to compute; that of pick-and-place also has a drive train that is later than
+its scene's, which otherwise has the reality's own figures.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from eval.sweep import Value
+from eval.trials.table import read_trials
+from eval.trust.closer import closer
+from eval.trust.pairing import By, paired_tasks
+from robolearn.assets.demonstrations import pusht_demonstrations_path
+from robolearn.cli.main import main as command
+from robolearn.config import find_config
+from robolearn.operations.evaluate import evaluate
+from robolearn.operations.evaluate_options import EvaluateOptions
+from robolearn.operations.reality.worlds import REALITIES
+from robolearn.operations.trial.like import LikeOptions, evaluate_like
+from robolearn.operations.trust.trials import trust_of_trials
+from tests.benchmarks.aged_policies import aged
+
+SEED, CONTROLLER_HZ = 3, 100
+STARTS, BATCH = 10, 10
+
+
+@dataclass(frozen=True)
+class Training:
+    """Policies of one training: their ages, what differs from the recipe."""
+
+    recipe: str
+    ages: tuple[int, ...]
+    settings: Mapping[str, Value]
+    # Of the recipe's file, what else is the policy and its algorithm.
+    instead: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """Policies, the default scene, and what the reality is."""
+
+    scene: str
+    suite: str
+    trainings: Mapping[str, Training]
+    demonstrations: tuple[str, ...]
+    # Of the reality, to identify the scene from.
+    recordings: int
+    drivetrain: Mapping[str, Any] | None = None
+
+
+_PUSHT, _PICK = "configs/train/pusht_flow_demo.yaml", "configs/train/pick_place_ur5e_flow.yaml"
+_CHUNKS = {"n_obs": 2, "horizon": 16, "execute": 14, "lr": 1e-3, "batch_size": 256}
+TASKS = {
+    "pusht": Task(
+        scene="pusht_ur5e",
+        suite="configs/eval/pusht.yaml",
+        trainings={
+            "flow": Training(_PUSHT, (200, 400, 600, 1000, 1600, 2400), {}),
+            "flow_few": Training(_PUSHT, (600, 1600), {"data.held_out": 0.9}),
+            "bc": Training("configs/train/pusht_bc.yaml", (500, 2000), {}),
+            "act": Training("configs/train/pusht_act.yaml", (300, 1000), {}),
+        },
+        demonstrations=("data", "import", str(pusht_demonstrations_path())),
+        recordings=8,
+    ),
+    "pick_place": Task(
+        scene="pick_place_ur5e",
+        suite="configs/eval/pick_place.yaml",
+        trainings={
+            "flow": Training(_PICK, (400, 800, 1300, 1900, 2700, 3600), {}),
+            "flow_few": Training(_PICK, (800, 1600), {"data.held_out": 0.8}),
+            "bc": Training(_PICK, (800, 2500), {}, {"policy": "bc", "algorithm": _CHUNKS}),
+            "act": Training(
+                *(_PICK, (400, 1000), {}),
+                {
+                    "policy": "act",
+                    "algorithm": {**_CHUNKS, "lr": 3e-4, "width": 128, "blocks": 2, "heads": 4},
+                },
+            ),
+        },
+        demonstrations=(
+            *("collect", "--config", "configs/collect/pick_place_ur5e.yaml"),
+            *("--agent", "scripted", "--episodes", "100"),
+        ),
+        recordings=12,
+        drivetrain={
+            "backlash_rad": [0.0008],
+            "command_delay_s": 0.06,
+            "state_delay_s": 0.02,
+            "position_noise_rad": 2e-5,
+            "velocity_noise_rad_s": 5e-4,
+            "spread": 0.3,
+        },
+    ),
+}
+
+
+def policies(task: Task, folder: Path) -> list[Path]:
+    """The runs; trained where they are not there yet."""
+    store = _made(folder / "demonstrations", *task.demonstrations)
+    found: list[Path] = []
+    for name, training in task.trainings.items():
+        raw = yaml.safe_load(find_config(Path(training.recipe)).read_text())
+        recipe = folder / f"{name}.yaml"
+        recipe.write_text(yaml.safe_dump({**raw, **(training.instead or {})}, sort_keys=False))
+        runs = [folder / f"{name}_{age:04d}" for age in training.ages]
+        aged(recipe, store, training.ages, runs, training.settings)
+        found += runs
+    return found
+
+
+def reality(name: str, task: Task, folder: Path) -> str:
+    """The name of the world that stands for reality."""
+    raw = yaml.safe_load(find_config(Path(REALITIES[name].cell)).read_text())
+    raw["lab"]["devices"]["controller"]["rate_hz"] = CONTROLLER_HZ
+    raw["robot"]["driver"]["rate_hz"] = CONTROLLER_HZ
+    raw["robot"]["wrench"] = True
+    if task.drivetrain is not None:
+        raw["lab"]["drivetrain"] = dict(task.drivetrain)
+    cell = folder / "cell.yaml"
+    cell.write_text(yaml.safe_dump(raw, sort_keys=False))
+    return f"reality/{name},seed={SEED},cell={cell}"
+
+
+def identified(task: Task, world: str, folder: Path) -> Path:
+    """The scene that the reality's own recordings tell."""
+    # Starts that no evaluation has.
+    config = folder / "collect.yaml"
+    config.write_text(yaml.safe_dump({"world": world, "seed": 20260102}))
+    how = ("--agent", "scripted", "--noise", "0.2", "--episodes", str(task.recordings))
+    store = _made(folder / "recordings", "collect", "--config", str(config), *how)
+    told = ("--episodes", str(store), "--scene", task.scene)
+    return _made(folder / "identified", "identify", *told)
+
+
+def _made(out: Path, *words: str) -> Path:
+    """The folder ``out``, made by a command where it is not there yet: whole or not at all."""
+    if not out.is_dir():
+        unfinished = out.with_name(f"{out.name}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if command([*words, "--out", str(unfinished)]):
+            raise RuntimeError(f"robolearn {' '.join(words)} failed")
+        unfinished.rename(out)
+    return out
+
+
+def report(folder: Path, world: str, scenes: Mapping[str, str]) -> None:
+    """Both reports and their comparison, of success and of score."""
+    ways: tuple[By, ...] = ("success", "score")
+    for by in ways:
+        paired = {}
+        for when, scene in scenes.items():
+            print(f"-- {when} identification, by {by}: {scene}")
+            trust = trust_of_trials(
+                [folder / "real"], [folder / when], real_world=world, sim_world=scene, by=by
+            )
+            print("\n".join(trust.lines))
+            real, sim = (read_trials(folder / part) for part in ("real", when))
+            (paired[when],) = paired_tasks(real, sim, by)
+        print(f"-- before -> after, by {by}, the same real trials and starts")
+        print("\n".join(closer(paired["before"], paired["after"]).lines()), flush=True)
+
+
+def main(name: str, folder: Path, real: int = 50, rollouts: int = 4) -> None:
+    """Train, record, identify, evaluate in the three worlds, report."""
+    task = TASKS[name]
+    folder.mkdir(parents=True, exist_ok=True)
+    world = reality(name, task, folder)
+    after = identified(task, world, folder)
+    runs = policies(task, folder)
+    scenes = {"before": task.scene, "after": str(after)}
+    suite = Path(task.suite)
+    options = EvaluateOptions(suite=suite, workers=0, batch=BATCH, videos=0, repeat=False)
+    how = LikeOptions(rollouts=rollouts, real_world=world)
+    for starts in range(STARTS, real + 1, STARTS):
+        evaluate(runs, folder / "real", replace(options, worlds=(world,), conditions=starts))
+        for when, scene in scenes.items():
+            asked = replace(options, worlds=(scene,))
+            evaluate_like(runs, folder / "real", folder / when, asked, how=how)
+        print(f"{starts} starts of {len(runs)} policies in reality and both scenes", flush=True)
+    report(folder, world, scenes)
+
+
+if __name__ == "__main__":
+    where, which, *numbers = sys.argv[1:]
+    main(which, Path(where).resolve(), *(int(word) for word in numbers))
