@@ -74,23 +74,23 @@ TASKS = {
         scene="pusht_ur5e",
         suite="configs/eval/pusht.yaml",
         trainings={
-            "flow": Training(_PUSHT, (200, 400, 600, 1000, 1600, 2400), {}),
-            "flow_few": Training(_PUSHT, (600, 1600), {"data.held_out": 0.9}),
+            "flow": Training(_PUSHT, (200, 400, 800, 1200, 1800, 3000), {}),
+            "flow_few": Training(_PUSHT, (600, 1200), {"data.held_out": 0.9}),
             "bc": Training("configs/train/pusht_bc.yaml", (500, 2000), {}),
-            "act": Training("configs/train/pusht_act.yaml", (300, 1000), {}),
+            "act": Training("configs/train/pusht_act.yaml", (300, 800), {}),
         },
         demonstrations=("data", "import", str(pusht_demonstrations_path())),
-        recordings=8,
+        recordings=4,
     ),
     "pick_place": Task(
         scene="pick_place_ur5e",
         suite="configs/eval/pick_place.yaml",
         trainings={
-            "flow": Training(_PICK, (400, 800, 1300, 1900, 2700, 3600), {}),
-            "flow_few": Training(_PICK, (800, 1600), {"data.held_out": 0.8}),
-            "bc": Training(_PICK, (800, 2500), {}, {"policy": "bc", "algorithm": _CHUNKS}),
+            "flow": Training(_PICK, (300, 700, 1200, 1800, 2500, 3500), {}),
+            "flow_few": Training(_PICK, (600, 1200), {"data.held_out": 0.8}),
+            "bc": Training(_PICK, (600, 2000), {}, {"policy": "bc", "algorithm": _CHUNKS}),
             "act": Training(
-                *(_PICK, (400, 1000), {}),
+                *(_PICK, (300, 800), {}),
                 {
                     "policy": "act",
                     "algorithm": {**_CHUNKS, "lr": 3e-4, "width": 128, "blocks": 2, "heads": 4},
@@ -99,9 +99,9 @@ TASKS = {
         },
         demonstrations=(
             *("collect", "--config", "configs/collect/pick_place_ur5e.yaml"),
-            *("--agent", "scripted", "--episodes", "100"),
+            *("--agent", "scripted", "--episodes", "60"),
         ),
-        recordings=12,
+        recordings=6,
         drivetrain={
             "backlash_rad": [0.0008],
             "command_delay_s": 0.06,
