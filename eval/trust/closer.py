@@ -49,11 +49,6 @@ class Closer:
     starts: int
     changes: Mapping[str, Change]
 
-    def lines(self) -> tuple[str, ...]:
-        """For people."""
-        head = f"{self.policies} policies, {self.starts} starts in reality and both simulators"
-        return (head, *(_line(name, change) for name, change in self.changes.items()))
-
 
 def closer(before: PairedTask, after: PairedTask, *, level: float = 0.95, seed: int = 0) -> Closer:
     """Compare two simulators of one reality by the policies and starts that both have.
@@ -131,18 +126,3 @@ def _span(name: str, drawn: Sequence[FloatRows], level: float) -> Span | None:
     tail = 50.0 * (1.0 - level)
     low, high = np.percentile(known, (tail, 100.0 - tail))
     return float(low), float(high)
-
-
-def _line(name: str, change: Change) -> str:
-    spans = [
-        f"{words} [{span[0]:+.3f}, {span[1]:+.3f}]"
-        for words, span in (
-            ("over starts", change.over_starts),
-            ("over policies", change.over_policies),
-        )
-        if span is not None
-    ]
-    return (
-        f"{MEASURES[name].words}: {change.before:.3f} -> {change.after:.3f},"
-        f" {change.difference:+.3f}{''.join(', ' + s for s in spans)}"
-    )

@@ -10,12 +10,15 @@ import numpy as np
 from eval.statistics.intervals import check_level
 from eval.trust import resampling
 from eval.trust.causes.report import CausesReport
+from eval.trust.closer import Closer
 from eval.trust.estimates import RealEstimate
 from eval.trust.measures import MEASURES, NEEDS_THREE, fisher_z
 from eval.trust.off_policy import OffPolicyRow
 from eval.trust.pairing import ConditionAgreement
 from eval.trust.resampling import Chance, NoiseFloor, Span
 from eval.trust.tables import PolicyPair, TaskTable, pooled
+from eval.trust.trajectories import Trajectories
+from eval.trust.variants import Variants
 from eval.trust.verdict import RULE, Judgement, Seen, Verdict, decide, judge
 from robolearn.errors import DataError
 
@@ -83,6 +86,12 @@ class TaskTrust:
     causes: CausesReport | None = None
     # What recordings alone say, beside it; no verdict stands on it.
     off_policy: tuple[OffPolicyRow, ...] = ()
+    # Which changes hurt, where the same changes were tried on both sides.
+    variants: Variants | None = None
+    # How far recordings lead away when they are replayed in the simulator.
+    trajectories: Trajectories | None = None
+    # Against another simulator of the same reality.
+    closer: Closer | None = None
 
     @property
     def task(self) -> str:

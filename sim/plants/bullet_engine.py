@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +26,17 @@ def engine_steps(dt_s: float, step_s: float) -> int:
     return steps
 
 
+@dataclass(frozen=True, slots=True)
+class _Servos:
+    """What the motors are told, and where they were told to be ``before``."""
+
+    before: Joints
+    q: Joints
+    qd: Joints
+    gain: float
+    max_torque: Sequence[float]
+
+
 class BulletEngine:
     """One physics client at a fixed rate, and the arm in it whose joints are measured.
 
@@ -37,6 +52,9 @@ class BulletEngine:
         self.body = -1
         self.time_s = 0.0
         self.q = self.qd = self.torque = np.zeros(0)
+        self._servos: _Servos | None = None
+        # What touched what in the engine steps of the last period, where it had several.
+        self._touched: list[Any] = []
 
     @property
     def id(self) -> dict[str, int]:
@@ -50,6 +68,7 @@ class BulletEngine:
         self.close()
         self._client = int(self.p.connect(self.p.DIRECT))
         self.time_s = 0.0
+        self._servos, self._touched = None, []
         self.p.setGravity(0.0, 0.0, -9.81, **self.id)
         self.p.setPhysicsEngineParameter(
             fixedTimeStep=self._dt_s, numSolverIterations=60, **self.id
@@ -63,36 +82,60 @@ class BulletEngine:
         """Put the joints at ``q`` at rest."""
         for joint, angle in zip(self._joints, q.tolist(), strict=True):
             self.p.resetJointState(self.body, joint, angle, 0.0, **self.id)
+        self._servos, self._touched = None, []
 
     def servo(self, q: Joints, qd: Joints, gain: float, max_torque: Sequence[float]) -> None:
         """Targets of the joints [rad], [rad/s]; ``gain``: share of the position error that is
-        corrected per engine step; torques [N m].
+        corrected per engine step; torques [N m]. In a period of several engine steps they go there
+        evenly, as a drive does that is told less often than it acts.
         """
+        before = q if self._servos is None else self._servos.q
+        self._servos = _Servos(before, q.copy(), qd.copy(), gain, max_torque)
+        self._command(1.0)
+
+    def _command(self, share: float) -> None:
+        """Tell the motors, so much of the way to the newest targets."""
+        told = self._servos
+        if told is None:
+            return
+        q = told.before + share * (told.q - told.before) if share < 1.0 else told.q
         self.p.setJointMotorControlArray(
             *(self.body, self._joints, self.p.POSITION_CONTROL),
             targetPositions=q.tolist(),
-            targetVelocities=qd.tolist(),
-            positionGains=[gain] * len(self._joints),
+            targetVelocities=told.qd.tolist(),
+            positionGains=[told.gain] * len(self._joints),
             velocityGains=[1.0] * len(self._joints),
-            forces=max_torque,
+            forces=told.max_torque,
             **self.id,
         )
 
     def contact_force(self, links: Sequence[int]) -> Vector:
-        """Sum of the contact forces ``[3]`` [N] on these links of the measured body, base frame."""
+        """Sum of the contact forces ``[3]`` [N] on these links of the measured body, base frame,
+        meaned over the engine steps of the last period.
+        """
         force = np.zeros(3)
+        touched = self._touched or [self.p.getContactPoints(**self.id)]
         # Asked for one body, the engine turns the normals towards it and not the frictions.
-        for c in self.p.getContactPoints(**self.id):
+        for c in itertools.chain(*touched):
             on_a, on_b = (c[i] == self.body and c[i + 2] in links for i in (1, 2))
             if on_a != on_b:
                 acting = np.array(c[7]) * c[9] + np.array(c[11]) * c[10] + np.array(c[13]) * c[12]
                 force += acting if on_a else -acting
-        return force
+        return force / len(touched)
 
     def step(self, dt_s: float) -> None:
         """Advance by ``dt_s`` [s], a whole number of engine steps."""
-        for _ in range(engine_steps(dt_s, self._dt_s)):
+        steps = engine_steps(dt_s, self._dt_s)
+        self._touched = []
+        for i in range(steps):
+            if steps > 1:
+                self._command((i + 1) / steps)
             self.p.stepSimulation(**self.id)
+            if steps > 1:
+                self._touched.append(self.p.getContactPoints(**self.id))
+        if self._servos is not None:
+            # Nobody may tell anything new: then they stay.
+            self._servos = dataclasses.replace(self._servos, before=self._servos.q)
         self.time_s += dt_s
         self.read()
 

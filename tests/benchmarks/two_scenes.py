@@ -26,9 +26,7 @@ from typing import Any
 import yaml
 
 from eval.sweep import Value
-from eval.trials.table import read_trials
-from eval.trust.closer import closer
-from eval.trust.pairing import By, paired_tasks
+from eval.trust.pairing import By
 from robolearn.assets.demonstrations import pusht_demonstrations_path
 from robolearn.cli.main import main as command
 from robolearn.config import find_config
@@ -36,6 +34,7 @@ from robolearn.operations.evaluate import evaluate
 from robolearn.operations.evaluate_options import EvaluateOptions
 from robolearn.operations.reality.worlds import REALITIES
 from robolearn.operations.trial.like import LikeOptions, evaluate_like
+from robolearn.operations.trust.options import Beside
 from robolearn.operations.trust.trials import trust_of_trials
 from tests.benchmarks.aged_policies import aged
 
@@ -101,7 +100,7 @@ TASKS = {
             *("collect", "--config", "configs/collect/pick_place_ur5e.yaml"),
             *("--agent", "scripted", "--episodes", "60"),
         ),
-        recordings=6,
+        recordings=4,
         drivetrain={
             "backlash_rad": [0.0008],
             "command_delay_s": 0.06,
@@ -167,17 +166,16 @@ def report(folder: Path, world: str, scenes: Mapping[str, str]) -> None:
     """Both reports and their comparison, of success and of score."""
     ways: tuple[By, ...] = ("success", "score")
     for by in ways:
-        paired = {}
         for when, scene in scenes.items():
             print(f"-- {when} identification, by {by}: {scene}")
+            beside = Beside(trajectories=folder / "recordings")
+            if when == "after":
+                beside = replace(beside, against=(folder / "before",))
             trust = trust_of_trials(
-                [folder / "real"], [folder / when], real_world=world, sim_world=scene, by=by
-            )
-            print("\n".join(trust.lines))
-            real, sim = (read_trials(folder / part) for part in ("real", when))
-            (paired[when],) = paired_tasks(real, sim, by)
-        print(f"-- before -> after, by {by}, the same real trials and starts")
-        print("\n".join(closer(paired["before"], paired["after"]).lines()), flush=True)
+                *([folder / "real"], [folder / when]),
+                real_world=world, sim_world=scene, beside=beside, by=by,
+            )  # fmt: skip
+            print("\n".join(trust.lines), flush=True)
 
 
 def main(name: str, folder: Path, real: int = 50, rollouts: int = 4) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from eval.plain import plain_values
 from eval.report.markdown import markdown_table
 from eval.report.text import estimate_text, number
+from eval.report.trust.beside import panel_lines, panels
 from eval.report.trust.causes import causes_document, causes_lines, causes_markdown
 from eval.trust.estimates import RealEstimate
 from eval.trust.measures import MEASURES
@@ -69,6 +70,9 @@ def _object(t: TaskTrust, report: TrustReport) -> dict[str, Any]:
         "real_estimates": t.estimates,
         "off_policy": t.off_policy,
         "causes": None if t.causes is None else causes_document(t.causes),
+        "variants": t.variants,
+        "trajectories": t.trajectories,
+        "closer": t.closer,
         "top1": t.choice,
         "worst_pair": t.worst,
         "convention": report.convention,
@@ -94,6 +98,8 @@ def trust_lines(report: TrustReport) -> list[str]:
         lines += ["", *_head(t)]
         lines += [f"  {line}" for line in _aligned([list(HEADER), *measure_rows(t)])]
         lines += [f"  {sentence}" for sentence in remarks(t)]
+        for panel in panels(t):
+            lines += ["", *panel_lines(panel)]
         lines += [] if t.causes is None else ["", *causes_lines(t.causes)]
     lines += ["", f"rule: {report.rule}", f"convention: {report.convention}"]
     return [*lines[1:], *mean_lines(report), *(f"note: {n}" for n in report.notes)]
@@ -115,6 +121,9 @@ def trust_markdown(report: TrustReport, title: str) -> str:
             lines += markdown_table(ESTIMATE_HEADER, estimate_rows(t))
         if t.off_policy:
             lines += markdown_table(OFF_POLICY_HEADER, off_policy_rows(t))
+        for panel in panels(t):
+            lines += [f"**{panel.title}**", "", *markdown_table(panel.header, panel.rows)]
+            lines += [*(f"* {said}" for said in panel.said), ""]
         lines += [f"* {sentence}" for sentence in remarks(t, short=True)]
         lines += [] if t.causes is None else causes_markdown(t.causes)
     lines += ["", "## How to read this", "", report.rule, "", f"{report.convention}.", ""]

@@ -19,6 +19,7 @@ from eval.report.page import (
 )
 from eval.report.plots import COLOURS, INK, SOFT, drawn
 from eval.report.text import sentence
+from eval.report.trust.beside import panels
 from eval.report.trust.causes import causes_section
 from eval.report.trust.lines import (
     AGREEMENT_HEADER,
@@ -128,6 +129,9 @@ def _task(t: TaskTrust) -> str:
             "Real outcomes with the help of simulation. Coverage here: how often the interval holds"
             " the true value in repetitions with as many trials and this correlation.",
         )
+    for panel in panels(t):
+        body += table(panel.header, panel.rows, f"{panel.title}. {sentence(panel.said[0])}")
+        body += "".join(note(sentence(s[:1].upper() + s[1:])) for s in panel.said[1:])
     if t.off_policy:
         body += table(OFF_POLICY_HEADER, off_policy_rows(t), OFF_POLICY_CAPTION)
     if t.table.k:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from robolearn.cli.evaluation.csv_tables import share
 from robolearn.cli.shared.output_path import output_file
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
+from robolearn.operations.trust.options import Beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +33,8 @@ class Args:
     # The world that stands for reality, and the one that is judged, in folders of several.
     real_world: str = ""
     sim_world: str = ""
-    # Results folder of 'robolearn explain': what is wrong with the simulator, on the same page.
-    causes: Path | None = None
-    # Folders of 'robolearn rank' over the same runs: what recordings alone say of them, beside it.
-    rankings: tuple[Path, ...] = ()
+    # What else stands on the page.
+    beside: Annotated[Beside, tyro.conf.arg(name="")] = field(default_factory=Beside)
     # What counts of trials.
     by: Literal["success", "score"] = "success"
     # Confidence level of the intervals.
@@ -54,10 +55,13 @@ def main(argv: list[str]) -> int:
     from_trials = bool(args.real or args.sim)
     if (args.table is None) != from_trials or bool(args.real) != bool(args.sim):
         raise ConfigError("give either --table FILE, or both --real FOLDER and --sim FOLDER")
-    if (args.causes is not None or args.rankings) and not from_trials:
+    if args.beside != Beside() and not from_trials:
         raise ConfigError(
-            "--causes and --rankings belong to trials: give --real FOLDER and --sim FOLDER, too"
+            "--causes, --rankings, --changed, --trajectories and --against belong to trials: give"
+            " --real FOLDER and --sim FOLDER, too"
         )
+    if args.beside.against_world and not args.beside.against:
+        raise ConfigError("--against-world is of --against FOLDER, which is missing")
     if args.html is not None:
         output_file(args.html, "--html", (".html", ".htm"))
     if args.markdown is not None:
@@ -75,8 +79,7 @@ def main(argv: list[str]) -> int:
             args.sim,
             real_world=args.real_world,
             sim_world=args.sim_world,
-            causes=args.causes,
-            rankings=args.rankings,
+            beside=args.beside,
             by=args.by,
             level=level,
             seed=args.seed,

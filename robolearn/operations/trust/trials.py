@@ -7,12 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from eval.trust.causes.report import CausesReport
+from eval.trust.closer import closer
 from eval.trust.estimates import real_estimate
 from eval.trust.off_policy import Recorded, off_policy_row
-from eval.trust.pairing import By, agreement, paired_tasks
+from eval.trust.pairing import By, PairedTask, agreement, paired_tasks
 from eval.trust.report import trust_report
-from robolearn.errors import DataError
+from eval.trust.trajectories import Replay, Trajectories, trajectories
+from eval.trust.variants import variants
+from robolearn.errors import ConfigError, DataError
 from robolearn.operations.compare import pooled
+from robolearn.operations.trust.options import Beside
 from robolearn.operations.trust.table import Trust
 from robolearn.types import TrialRecord
 
@@ -22,6 +26,8 @@ METHODS = {
     "distributional": "fitted likelihood estimation (FLE)",
     "action_error": "held-out action error (weaker still: no outcome is in it)",
 }
+# More recordings take minutes and hardly change a median.
+_MOST_REPLAYED = 30
 
 
 def trust_of_trials(
@@ -30,8 +36,7 @@ def trust_of_trials(
     *,
     real_world: str = "",
     sim_world: str = "",
-    causes: Path | None = None,
-    rankings: Sequence[Path] = (),
+    beside: Beside = Beside(),  # noqa: B008 (frozen)
     by: By = "success",
     level: float = 0.95,
     seed: int = 0,
@@ -41,20 +46,22 @@ def trust_of_trials(
 
     Trials pair up by policy and condition. Of a folder that holds several kinds of trials those of
     the last evaluation count. ``real_world``, ``sim_world``: whose trials count in folders of
-    several worlds; ``causes``: a folder of ``robolearn explain``; ``rankings``: folders of
-    ``robolearn rank`` over the same runs. Raises :class:`DataError`, with the reason, for what does
-    not belong together.
+    several worlds. Raises :class:`DataError`, with the reason, for what does not belong together.
     """
     in_reality, simulated = pooled(real), pooled(sim)
     real_trials = _of_world(in_reality.kept, real_world, "real")
-    tasks = paired_tasks(real_trials, _of_world(simulated.kept, sim_world, "simulated"), by)
+    sim_trials = _of_world(simulated.kept, sim_world, "simulated")
+    tasks = paired_tasks(real_trials, sim_trials, by)
     explained: Mapping[str, CausesReport] = {}
-    if causes is not None:
+    if beside.causes is not None:
         # It replays trials in simulators, whose libraries take seconds to load.
         from robolearn.operations.trust.explain import explained_tasks
 
-        explained = explained_tasks(real_trials, causes, by, seed)
-    recorded = [_recorded(folder) for folder in rankings]
+        explained = explained_tasks(real_trials, beside.causes, by, seed)
+    recorded = [_recorded(folder) for folder in beside.rankings]
+    changed = _changed(in_reality.kept, simulated.kept, real_trials, sim_trials, beside.changed)
+    others = _others(real_trials, beside, by)
+    motions = _motions(beside.trajectories, sim_trials[0].env)
     # Options of execution follow the run's own hash.
     hashes = {r.policy: r.policy_hash.partition("+")[0] for r in real_trials}
     notes = [*in_reality.apart, *simulated.apart]
@@ -67,10 +74,72 @@ def trust_of_trials(
             estimates=tuple(real_estimate(c, level=level, seed=seed) for c in task.conditions),
             causes=explained.get(judged.task),
             off_policy=tuple(off_policy_row(r, task.table, hashes, seed) for r in recorded),
+            variants=variants(task, *(_of_task(side, judged.task) for side in changed)),
+            trajectories=motions,
+            closer=None
+            if judged.task not in others
+            else closer(others[judged.task], task, level=level, seed=seed),
         )
         for judged, task in zip(report.tasks, tasks, strict=True)
     )
     return Trust(dataclasses.replace(report, tasks=judged))
+
+
+Changed = Mapping[str, Sequence[TrialRecord]]
+
+
+def _changed(
+    in_reality: Sequence[TrialRecord],
+    simulated: Sequence[TrialRecord],
+    real: Sequence[TrialRecord],
+    sim: Sequence[TrialRecord],
+    told: Sequence[str],
+) -> tuple[Changed, Changed]:
+    """Trials of both sides by the change of their world; ``""``: as it is."""
+    sides: tuple[dict[str, Sequence[TrialRecord]], ...] = ({"": real}, {"": sim})
+    every = (in_reality, simulated)
+    for side, trials in zip(sides, every, strict=True):
+        base = f"{side[''][0].env}~"
+        for name in dict.fromkeys(r.env for r in trials if r.env.startswith(base)):
+            side[name.removeprefix(base)] = tuple(r for r in trials if r.env == name)
+    for pair in told:
+        names = [n for n in pair.split("=>") if n]
+        if len(names) != 2:
+            raise ConfigError(f"changed: expected 'REAL=>SIM', two names of worlds, got '{pair}'")
+        for side, trials, name in zip(sides, every, names, strict=True):
+            found = tuple(r for r in trials if r.env == name)
+            if not found:
+                there = ", ".join(dict.fromkeys(r.env for r in trials))
+                raise DataError(f"changed: no trials in '{name}'; there are trials in {there}")
+            side[names[1].partition("~")[2] or names[0]] = found
+    return sides[0], sides[1]
+
+
+def _of_task(side: Changed, task: str) -> Changed:
+    """Of one suite, by the name that its table has."""
+    return {
+        name: tuple(r for r in found if (r.suite.partition("@")[0] or r.env) == task)
+        for name, found in side.items()
+    }
+
+
+def _others(real: Sequence[TrialRecord], beside: Beside, by: By) -> Mapping[str, PairedTask]:
+    """The other simulator, by task."""
+    if not beside.against:
+        return {}
+    other = _of_world(pooled(beside.against).kept, beside.against_world, "against")
+    return {t.table.task: t for t in paired_tasks(real, other, by)}
+
+
+def _motions(store: Path | None, world: str) -> Trajectories | None:
+    if store is None:
+        return None
+    # Simulators take seconds to load.
+    from robolearn.operations.replay import replay
+
+    told = replay(store, world, episodes=_MOST_REPLAYED)
+    replays = [Replay(e.rate_hz, e.position_m, e.rotation_rad) for e in told.errors]
+    return trajectories(replays, store.name, world, len(told.diverged))
 
 
 def _recorded(folder: Path) -> Recorded:
@@ -82,13 +151,16 @@ def _recorded(folder: Path) -> Recorded:
 
 
 def _of_world(trials: Sequence[TrialRecord], world: str, words: str) -> tuple[TrialRecord, ...]:
+    """Of the world that was asked for; else of the only one that is not a changed one (``~``)."""
     worlds = list(dict.fromkeys(r.env for r in trials))
     if world and world not in worlds:
         raise DataError(f"no {words} trials in '{world}'; there are trials in {', '.join(worlds)}")
-    if not world and len(worlds) > 1:
-        option = "real" if words == "real" else "sim"
+    plain = [w for w in worlds if "~" not in w]
+    unchanged = plain if len(plain) == 1 else worlds
+    if not world and len(unchanged) > 1:
+        option = {"real": "real", "simulated": "sim"}.get(words, words)
         raise DataError(
             f"the {words} trials are of several worlds: {', '.join(worlds)}; name one with"
             f" --{option}-world"
         )
-    return tuple(r for r in trials if r.env == (world or worlds[0]))
+    return tuple(r for r in trials if r.env == (world or unchanged[0]))

@@ -24,6 +24,7 @@ from robolearn.operations.suites import open_suite
 from robolearn.operations.trial import like as liking
 from robolearn.operations.trial.like import LikeOptions
 from robolearn.operations.trust.explain import ExplainOptions, explain, shifts_in
+from robolearn.operations.trust.options import Beside
 from robolearn.operations.trust.trials import trust_of_trials
 from robolearn.spec import EmbodimentSpec, TaskSpace
 from robolearn.types import PolicyInput, PolicyOutput
@@ -85,7 +86,7 @@ def test_the_parameter_that_is_wrong_on_purpose_is_found(tmp_path, capsys) -> No
     with pytest.raises(DataError, match="'robolearn explain' makes them"):
         trust_of_trials(
             [tmp_path / "real"], [tmp_path / "sim"], sim_world="so101_reach",
-            causes=tmp_path / "real",
+            beside=Beside(causes=tmp_path / "real"),
         )  # fmt: skip
 
 

@@ -1,0 +1,160 @@
+"""Beside the agreement of rates: which change hurts, which simulator is closer, whole motions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eval.trust.closer import closer
+from eval.trust.pairing import PairedTask, paired_tasks
+from eval.trust.trajectories import Replay, trajectories
+from eval.trust.variants import variants
+from robolearn.cli.main import main
+from robolearn.errors import DataError
+from robolearn.types import TrialRecord
+from tests.eval.report_folder import trial
+from tests.eval.trust.test_pairing import folder
+
+STARTS = 24
+LEVELS = np.linspace(0.1, 0.9, 6)
+
+
+def world(name: str, kind: str, levels=LEVELS, seed: int = 0, **changes) -> list[TrialRecord]:
+    """Policies succeed at ``levels``; a start is as hard for all."""
+    hard = np.random.default_rng(5).permutation(STARTS) / STARTS
+    own = np.random.default_rng(seed).normal(0.0, 0.06, (len(levels), STARTS))
+    return [
+        trial(
+            f"p{k}",
+            name,
+            i,
+            float(good),
+            bool(good),
+            kind=kind,
+            episode=f"{name} {k} {i}" if kind == "robot" else "",
+            **changes,
+        )
+        for k, level in enumerate(levels)
+        for i in range(STARTS)
+        for good in (level > hard[i] + own[k, i],)
+    ]
+
+
+def paired(real: list[TrialRecord], sim: list[TrialRecord]) -> PairedTask:
+    (task,) = paired_tasks(real, sim)
+    return task
+
+
+def test_which_change_hurts() -> None:
+    real = {
+        "": world("cell", "robot"),
+        "mass=1": world("cell~mass=1", "robot", LEVELS - 0.4, seed=1),
+        "light=1": world("cell~light=1", "robot", LEVELS, seed=2),
+        "only here": world("cell~x=1", "robot"),
+    }
+    sim = {
+        "": world("scene", "sim", seed=3),
+        "mass=1": world("scene~mass=1", "sim", LEVELS - 0.3, seed=4),
+        "light=1": world("scene~light=1", "sim", LEVELS, seed=5),
+    }
+    found = variants(paired(real[""], sim[""]), real, sim)
+    assert found is not None
+    assert [c.name for c in found.changes] == ["mass=1", "light=1"]
+    assert (found.worst_real, found.worst_sim) == ("mass=1", "mass=1")
+    assert (found.clear, found.same_way) == (1, 1)
+    mass = found.changes[0]
+    # Of levels 0.1 to 0.9 less 0.4, what is below 0 does not get worse.
+    assert mass.real.value == pytest.approx(-np.mean(np.minimum(0.4, LEVELS)), abs=0.08)
+    assert mass.real.high < 0.0
+    assert found.correlation is not None
+    assert found.correlation.value > 0.7
+    assert found.aggregated["pearson"] == pytest.approx(1.0, abs=0.1)
+    # A simulator in which the same change helps.
+    wrong = {**sim, "mass=1": world("scene~mass=1", "sim", LEVELS + 0.3, seed=4)}
+    other = variants(paired(real[""], wrong[""]), real, wrong)
+    assert other is not None
+    assert (other.clear, other.same_way, other.worst_sim) == (1, 0, "light=1")
+    assert variants(paired(real[""], sim[""]), {"": real[""]}, sim) is None
+    spoilt = {**sim, "mass=1": world("scene~mass=1", "sim", policy_hash="another")}
+    with pytest.raises(DataError, match="another one under the change 'mass=1'"):
+        variants(paired(real[""], sim[""]), real, spoilt)
+
+
+def test_which_simulator_is_closer() -> None:
+    real = world("cell", "robot")
+    near, far = world("near", "sim", seed=7), world("far", "sim", 1.0 - LEVELS, seed=8)
+    found = closer(paired(real, far), paired(real, near))
+    assert (found.policies, found.starts) == (6, STARTS)
+    order, rates = found.changes["pearson"], found.changes["mae"]
+    assert order.before < -0.9 < 0.9 < order.after
+    for change, better in ((order, 1.0), (rates, -1.0)):
+        for span in (change.over_starts, change.over_policies):
+            assert span is not None
+            assert min(better * v for v in span) > 0.0
+    same = closer(paired(real, near), paired(real, near))
+    assert all(c.difference == 0.0 and c.over_starts == (0.0, 0.0) for c in same.changes.values())
+    assert found == closer(paired(real, far), paired(real, near))
+    other = world("cell", "robot", seed=9)
+    with pytest.raises(DataError, match=r"the real trials of 'p.' differ"):
+        closer(paired(other, far), paired(real, near))
+
+
+def test_nothing_is_said_of_fewer_than_four() -> None:
+    real = world("cell", "robot", LEVELS[::2])
+    near = world("near", "sim", LEVELS[::2], seed=7)
+    found = closer(paired(real, near), paired(real, near))
+    assert found.changes["mae"].over_policies is None
+    assert found.changes["mae"].over_starts is not None
+
+
+def test_errors_grow() -> None:
+    t_s = np.arange(0, 8.0, 0.1)
+    grown = [Replay(10.0, 1e-4 * f * 2.0**t_s, 0.01 * t_s) for f in (0.5, 1.0, 2.0, 4.0)]
+    found = trajectories(grown, "store", "scene")
+    assert [r.after_s for r in found.rows] == [0.5, 1.0, 2.0, 5.0]
+    assert found.doubles_s == pytest.approx(1.0, rel=1e-6)
+    assert found.rows[1].position_mm[0] == pytest.approx(0.3)
+    still = [Replay(10.0, np.full(30, 0.001), np.zeros(30))] * 3
+    assert trajectories(still, "store", "scene").doubles_s is None
+    assert trajectories(still[:2], "store", "scene").rows == ()
+
+
+def test_the_command_shows_them(tmp_path: Path, capsys) -> None:
+    changed = [("~mass=1", LEVELS - 0.4, 1)]
+    real = folder(
+        tmp_path / "real",
+        [r for add, v, s in [("", LEVELS, 0), *changed]
+         for r in world(f"cell{add}", "robot", v, s, engine="cell")],
+    )  # fmt: skip
+    sim = folder(
+        tmp_path / "sim",
+        [r for add, v, s in [("", LEVELS, 3), *changed] for r in world(f"scene{add}", "sim", v, s)],
+    )
+    far = folder(tmp_path / "far", world("far", "sim", 1.0 - LEVELS, seed=8))
+    page, text = tmp_path / "t.html", tmp_path / "t.md"
+    words = ["trust", "--real", real, "--sim", sim, "--against", far]
+    assert main([*words, "--json", "--html", str(page), "--markdown", str(text)]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["variants"]["worst_sim"] == "mass=1"
+    assert found["closer"]["changes"]["mae"]["before"] > found["closer"]["changes"]["mae"]["after"]
+    assert found["trajectories"] is None
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    for words_ in ("Does it know which change hurts?", "closer to reality than the other: yes"):
+        assert words_ in said
+        assert words_.partition(":")[0] in page.read_text()
+        assert words_ in text.read_text()
+    # Names that differ are told to belong together.
+    told = ["trust", "--real", real, "--sim", sim, "--sim-world", "scene"]
+    assert main([*told, "--changed", "cell~mass=1=>scene", "--json"]) == 0
+    capsys.readouterr()
+    assert main([*told, "--changed", "cell~mass=1=>moon"]) == 2
+    assert "no trials in 'moon'" in capsys.readouterr().err
+    assert main([*told, "--changed", "cell"]) == 2
+    assert "expected 'REAL=>SIM'" in capsys.readouterr().err
+    assert main([*told, "--against-world", "far"]) == 2
+    assert main(["trust", "--table", "x.csv", "--against", far]) == 2
+    assert "belong to trials" in capsys.readouterr().err
