@@ -1,5 +1,5 @@
-"""How far recorded actions, commanded again open loop in the simulator, lead away from what the
-recording shows; how fast that grows.
+"""Says how far recorded actions, commanded again open loop in the simulator, lead away from what
+the recordings show, and how fast that grows.
 """
 
 from __future__ import annotations

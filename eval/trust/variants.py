@@ -1,4 +1,4 @@
-"""Does the simulator know which change hurts? The same changes made in reality and in simulation.
+"""Asks whether the simulator knows which change hurts: the same changes made in both worlds.
 
 Each change (a heavier block, another friction: worlds that are called ``NAME~mass=1``) is compared
 with the world as it is, policy by policy and start by start, on both sides.
