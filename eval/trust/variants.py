@@ -54,7 +54,7 @@ class Variants:
     # Which change hurts most.
     worst_real: str
     worst_sim: str
-    # Variant aggregation (SIMPLER): measures of the rates meaned over the simulated worlds, all
+    # Variant aggregation (SIMPLER): measures of the rates averaged over the simulated worlds, all
     # changes and none, against the real ones without a change; None: not defined.
     aggregated: Mapping[str, float | None]
 

@@ -111,7 +111,7 @@ class BulletEngine:
 
     def contact_force(self, links: Sequence[int]) -> Vector:
         """Sum of the contact forces ``[3]`` [N] on these links of the measured body, base frame,
-        meaned over the engine steps of the last period.
+        averaged over the engine steps of the last period.
         """
         force = np.zeros(3)
         touched = self._touched or [self.p.getContactPoints(**self.id)]

@@ -109,7 +109,7 @@ def _variants(found: Variants) -> Panel:
         for n, v in found.aggregated.items()
     )
     aggregated = (
-        "variant aggregation (rates meaned over the simulated worlds, against the real ones as"
+        "variant aggregation (rates averaged over the simulated worlds, against the real ones as"
         f" they are): {figures}"
     )
     said = (

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from hardware.cell.motion import JOINT_POSITION, JOINT_SETPOINT
+from robolearn.arms.models import UR5E
+from robolearn.config import find_config
 from robolearn.contracts import Env
+from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import SceneError
 from robolearn.operations.builders import env_builder
 from robolearn.operations.code_hash import reality_files
+from robolearn.operations.collect import CollectConfig, collect
 from robolearn.operations.reality.worlds import (
     described_worlds,
     is_scene,
@@ -19,9 +25,15 @@ from robolearn.operations.reality.worlds import (
     said_goal,
     world_names,
 )
+from robolearn.operations.scenes.handled_objects import handlings
+from robolearn.operations.scenes.identify_arm import motion_of
+from robolearn.operations.stores.collect_options import CollectOptions
 from robolearn.operations.suites import world_label
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.types import Command
+from sim.identification.arm_motion import require_usable
+from sim.identification.object_model import object_models
+from sim.scene.load import load_scene
 from sim.world_name import WorldName
 from sim.worlds import build_operator
 
@@ -106,3 +118,23 @@ def test_its_code_decides_trials() -> None:
     for ending in ("reality/env.py", "emulators/drivetrain.py", "emulators/tracker.py",
                    "supervisor/table_follower.py", "plants/grip.py"):  # fmt: skip
         assert any(name.endswith(ending) for name in names), ending
+
+
+def test_what_a_reality_recorded_tells_of_its_arm(tmp_path) -> None:
+    raw = yaml.safe_load(find_config(Path("configs/hardware/lab_ur5e.yaml")).read_text())
+    raw["lab"]["devices"]["controller"]["rate_hz"] = raw["robot"]["driver"]["rate_hz"] = 100
+    raw["robot"]["wrench"] = True
+    cell = tmp_path / "cell.yaml"
+    cell.write_text(yaml.safe_dump(raw))
+    # The name has options, which worlds of other families do not know.
+    config = CollectConfig(world=f"reality/pusht,seed=3,cell={cell}", max_steps=25, seed=4)
+    collect(config, tmp_path / "store", CollectOptions(agent="scripted", episodes=1))
+    store = EpisodeStore.open(tmp_path / "store")
+    episode = store.read(store.ids()[0])
+    motion = motion_of(episode, UR5E.dof)
+    require_usable(motion, UR5E)
+    assert np.median(np.diff(motion.measured_t_s)) == pytest.approx(0.01)
+    assert np.ptp(motion.measured, axis=0).max() > 0.05
+    (block,) = object_models(load_scene("pusht_ur5e"))
+    (handled,) = handlings(episode, block)
+    assert len(handled.force) == len(motion.measured)
