@@ -14,7 +14,7 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.geometry import quat_heading
 from robolearn.pusht import TOOL
 from robolearn.types import SampleBlock
-from sim.identification.object_forces import Handling
+from sim.identification.object_forces import Fours, Handling
 from sim.identification.object_model import FoundObject, ObjectModel, found_object, object_models
 from sim.perturbations.model import object_signals
 from sim.scene.config import Scene
@@ -79,7 +79,7 @@ def handlings(episode: Episode, thing: ObjectModel) -> list[Handling]:
     ]
 
 
-def _placed(pose: Columns) -> Columns:
+def _placed(pose: Columns) -> Fours:
     """x, y, z [m] and heading [rad] of planar or of full poses."""
     if pose.shape[1] == 3:
         return np.insert(pose, 2, 0.0, axis=1)
