@@ -14,6 +14,7 @@ from eval.statistics.intervals import Estimate, pearson, phi_coefficient
 from eval.statistics.variance import components
 from eval.summary import own_trials
 from eval.trials.identity import SLIGHT, require_poolable
+from eval.trust.clock import check_clocks
 from eval.trust.tables import Outcomes, PolicyPair, TaskTable
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
@@ -67,7 +68,7 @@ def paired_tasks(
 
     ``real``, ``sim``: trials of one world each. Raises :class:`DataError`, with the reason, for
     suites that differ, worlds in several versions, policies that are called otherwise, trials that
-    do not pair up, and for sides that are swapped.
+    do not pair up, that ran at once on one arm, and for sides that are swapped.
     """
     _check_sides(real, sim)
     suites = _shared_suites(real, sim)
@@ -132,7 +133,7 @@ def _shared_suites(real: Sequence[TrialRecord], sim: Sequence[TrialRecord]) -> l
 
 
 def _task(real: Sequence[TrialRecord], sim: Sequence[TrialRecord], by: By) -> PairedTask:
-    notes: list[str] = []
+    notes = list(check_clocks(real))
     own_real = _counted(real, "real", notes)
     own_sim = _counted(sim, "simulated", notes)
     if not (own_real and own_sim):

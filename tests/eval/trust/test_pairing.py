@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +84,40 @@ def test_rates_and_conditions_pair_up() -> None:
 def test_what_does_not_belong_together_is_refused(real, sim, said) -> None:
     with pytest.raises(DataError, match=said):
         paired_tasks(real, sim)
+
+
+def at_times(kind: str, gap_s: float, duration_s: float) -> list[TrialRecord]:
+    begin = datetime(2026, 3, 1, 9, tzinfo=UTC)
+    return [
+        dataclasses.replace(
+            r,
+            started=(begin + timedelta(seconds=gap_s * i)).isoformat(),
+            duration_s=duration_s,
+            kind=kind,
+        )
+        for i, r in enumerate(trials("robot"))
+    ]
+
+
+def test_an_arm_does_one_trial_at_a_time() -> None:
+    sim = trials("sim")
+    (task,) = paired_tasks(at_times("robot", 40.0, 30.0), sim)
+    assert not any("began before" in n for n in task.notes)
+    with pytest.raises(DataError, match=r"two trials ran at once on 'cell': .* took 30\.0 s"):
+        paired_tasks(at_times("robot", 20.0, 30.0), sim)
+    # A lab's cell may stand on several computers.
+    (told,) = paired_tasks(at_times("lab", 20.0, 30.0), sim)
+    assert any("83 trials on 'cell' began before" in n for n in told.notes)
+    # Given out of order they are sorted; another time zone is the same moment.
+    assert paired_tasks(at_times("robot", 40.0, 30.0)[::-1], sim)
+    moved = at_times("robot", 40.0, 30.0)
+    there = datetime.fromisoformat(moved[1].started).astimezone(timezone(timedelta(hours=9)))
+    moved[1] = dataclasses.replace(moved[1], started=there.isoformat())
+    assert paired_tasks(moved, sim)
+    for word, said in (("noon", "expected a time"), ("2026-03-01T09:00:00", "time zone")):
+        bad = [dataclasses.replace(r, started=word) for r in trials("robot")]
+        with pytest.raises(DataError, match=said):
+            paired_tasks(bad, sim)
 
 
 def folder(path: Path, records: Sequence[TrialRecord]) -> str:
