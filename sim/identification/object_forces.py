@@ -39,6 +39,9 @@ _HZ = 100.0
 _SMOOTH_S = 0.15
 # Lifted so high [m] it is carried if it moves as the tool does [m/s], for so long [s].
 _LIFTED_M, _WITH_TOOL_M_S, _CARRIED_S = 0.015, 0.03, 0.3
+# The arm's state is at most so much later than the tracker's [s]; another time explains what is
+# seen if the two are so much less apart then.
+_MOST_LATE_S, _CLEARLY = 0.08, 0.8
 # At grasp and release the force is not the weight alone [s].
 _EDGE_S = 0.1
 # So much of the weight may pull sideways.
@@ -166,8 +169,39 @@ def friction_of(handled: Sequence[Handling], feet: Feet) -> Told:
 
 
 def _grid(one: Handling) -> _Grid | None:
-    """At 100 Hz where all streams are there; None where that is too short."""
-    streams = (one.force_t_s, one.tool_t_s, one.object_t_s)
+    """At 100 Hz where all streams are there; None where that is too short. While an object is
+    carried it moves as the tool does: by how much later that is seen of the one than of the other
+    (a state that a controller tells late), joints and forces are moved.
+    """
+    grid = _gridded(one, 0.0)
+    late_s = 0.0 if grid is None else _late_s(grid)
+    return _gridded(one, late_s) if late_s else grid
+
+
+def _late_s(grid: _Grid) -> float:
+    """How much later the tool is seen to move than what it carries [s]; 0 where that is not told:
+    little is carried, or no shift fits clearly better.
+    """
+    reach = round(_MOST_LATE_S * _HZ)
+    at = np.flatnonzero(grid.lifted)
+    at = at[(at >= reach) & (at < len(grid.lifted) - reach)]
+    if len(at) < _CARRIED_S * _HZ:
+        return 0.0
+    moves = grid.speed[at, :3]
+    apart = [
+        float(np.median(np.linalg.norm(moves - grid.tool_speed[at + k], axis=1)))
+        for k in range(-reach, reach + 1)
+    ]
+    best = int(np.argmin(apart))
+    if not 0 < best < 2 * reach or apart[best] > _CLEARLY * apart[reach]:
+        return 0.0
+    return (best - reach) / _HZ
+
+
+def _gridded(one: Handling, late_s: float) -> _Grid | None:
+    """Joints and forces ``late_s`` [s] earlier than they were told."""
+    force_t_s, tool_t_s = one.force_t_s - late_s, one.tool_t_s - late_s
+    streams = (force_t_s, tool_t_s, one.object_t_s)
     if min(map(len, streams)) < 2:
         return None
     t_s = np.arange(max(s[0] for s in streams), min(s[-1] for s in streams), 1.0 / _HZ)
@@ -177,7 +211,7 @@ def _grid(one: Handling) -> _Grid | None:
     heading = one.place.copy()
     heading[:, 3] = np.unwrap(heading[:, 3])
     raw = on_grid(t_s, one.object_t_s, heading)
-    tool = on_grid(t_s, one.tool_t_s, one.tool)
+    tool = on_grid(t_s, tool_t_s, one.tool)
     place, speed = _smooth(raw, window, 0), _smooth(raw, window, 1)
     tool_speed = _smooth(tool, window, 1)
     lifted = place[:, 2] > np.percentile(place[:, 2], 5) + _LIFTED_M
@@ -186,7 +220,7 @@ def _grid(one: Handling) -> _Grid | None:
     away |= np.linalg.norm(tool_speed, axis=1) > _MOVES_M_S
     rests = ~_wider(np.linalg.norm(speed[:, :3], axis=1) > _REST_M_S, _EDGE_S)
     free = away & ~lifted & rests
-    force = _averaged(t_s, one.force_t_s, one.force)
+    force = _averaged(t_s, force_t_s, one.force)
     return _Grid(force, tool, tool_speed, place, speed, free, lifted)
 
 

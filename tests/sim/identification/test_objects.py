@@ -84,6 +84,40 @@ def test_a_lifted_object_is_weighed() -> None:
     assert "never away" in mass_of([begun] * 3).why
 
 
+def swung(mass_kg: float, late_s: float) -> Handling:
+    """A lift on which the object is swung along, whose arm is told ``late_s`` after the tracker."""
+    one = lift(mass_kg)
+    place, tool, force = one.place.copy(), one.tool.copy(), one.force.copy()
+    carried = slice(400, 600)
+    phase = 2.0 * np.pi * np.arange(200) / 100.0
+    way = 0.05 * (1.0 - np.cos(phase))
+    place[carried, 0] += way
+    tool[carried, 0] += way
+    force[carried, 0] -= mass_kg * 0.05 * np.cos(phase) * (2.0 * np.pi) ** 2
+    t_s = one.tool_t_s + late_s
+    return dataclasses.replace(
+        one, place=place, tool=tool, force=force, tool_t_s=t_s, force_t_s=t_s
+    )
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.03, 0.06, -0.04])
+def test_a_state_that_is_told_late_is_taken_for_that(late_s: float) -> None:
+    told = mass_of([swung(0.31, late_s) for _ in range(4)])
+    assert (told.status, told.count) == ("identified", 4)
+    assert told.value == pytest.approx(0.31, rel=0.02)
+
+
+def test_what_slides_in_the_fingers_is_no_late_state() -> None:
+    # It moves by itself: no time makes both move alike.
+    one = swung(0.31, 0.0)
+    place = one.place.copy()
+    place[400:600, 1] += 0.05 * np.sin(2.0 * np.pi * np.arange(200) / 50.0)
+    told = mass_of([dataclasses.replace(one, place=place)] * 4)
+    # Only the ways up and down count.
+    assert told.count == 8
+    assert told.value == pytest.approx(0.31, rel=0.01)
+
+
 def test_a_pushed_object_tells_its_friction() -> None:
     pushes = [push(0.8, turn) for turn in (0.0, 4.0, -8.0, 12.0)]
     told = friction_of(pushes, FEET)
