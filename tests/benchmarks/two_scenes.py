@@ -74,9 +74,9 @@ TASKS = {
         suite="configs/eval/pusht.yaml",
         trainings={
             # By the ages of ``two_engines``, whose training is the same.
-            "flow": Training(_PUSHT, (200, 300, 400, 600, 800, 1200, 1800, 3000), {}),
-            "bc": Training("configs/train/pusht_bc.yaml", (300, 1500), {}),
-            "bc_few": Training("configs/train/pusht_bc.yaml", (300, 1500), {"data.held_out": 0.9}),
+            "flow": Training(_PUSHT, (200, 300, 400, 600, 800, 1000, 1200, 1800, 2600, 3000), {}),
+            "bc": Training("configs/train/pusht_bc.yaml", (300,), {}),
+            "bc_few": Training("configs/train/pusht_bc.yaml", (300,), {"data.held_out": 0.9}),
         },
         demonstrations=("data", "import", str(pusht_demonstrations_path())),
         recordings=4,
