@@ -12,6 +12,7 @@ from eval.trust.closer import closer
 from eval.trust.pairing import PairedTask, paired_tasks
 from eval.trust.trajectories import Replay, trajectories
 from eval.trust.variants import variants
+from robolearn.assets.demonstrations import pusht_demonstrations_path
 from robolearn.cli.main import main
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
@@ -120,6 +121,25 @@ def test_errors_grow() -> None:
     still = [Replay(10.0, np.full(30, 0.001), np.zeros(30))] * 3
     assert trajectories(still, "store", "scene").doubles_s is None
     assert trajectories(still[:2], "store", "scene").rows == ()
+
+
+def test_motions_of_a_store_are_replayed_in_the_simulator(tmp_path: Path, capsys) -> None:
+    store = tmp_path / "store"
+    assert main(["data", "import", str(pusht_demonstrations_path()), "--out", str(store),
+                 "--limit", "3"]) == 0  # fmt: skip
+    real = folder(tmp_path / "real", world("cell", "robot", engine="cell"))
+    sim = folder(tmp_path / "sim", world("pusht_reference", "sim", seed=3))
+    capsys.readouterr()
+    words = ["trust", "--real", real, "--sim", sim, "--trajectories"]
+    assert main([*words, str(store), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    told = found["trajectories"]
+    assert (told["world"], told["source"], told["diverged"]) == ("pusht_reference", "store", 0)
+    assert {r["recordings"] for r in told["rows"]} == {3}
+    first, *_, last = told["rows"]
+    assert 0.0 <= first["position_mm"][0] <= last["position_mm"][0] < 100.0
+    assert main([*words, str(tmp_path / "nowhere")]) == 2
+    assert "no episode store" in capsys.readouterr().err
 
 
 def test_the_command_shows_them(tmp_path: Path, capsys) -> None:
