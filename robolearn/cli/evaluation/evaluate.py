@@ -17,6 +17,7 @@ import tyro
 from robolearn.agents.execution import Execution
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, progress, say
+from robolearn.errors import ConfigError
 from robolearn.operations.evaluate_options import EvaluateOptions
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Args:
     # Start where the real trials of this folder ('robolearn trial', unblinded, or 'deploy') really
     # began, so that they pair up; suite and execution as in these.
     like: Path | None = None
+    # With --like: the simulated world that stands for reality in its folder (reality/pusht,seed=3).
+    real_world: str = ""
     # With --like: rollouts from every real start.
     rollouts: int = 5
     # With --like: standard deviations of how exactly starts were measured [m], [rad].
@@ -59,6 +62,8 @@ def main(argv: list[str]) -> int:
     output_folder(args.out, "--out", "results of 'robolearn evaluate'")
     if args.like is not None:
         return _like(args, args.like)
+    if args.real_world:
+        raise ConfigError("--real-world says whose trials --like FOLDER is about, which is missing")
     from eval.report.lines import evaluation_lines
     from eval.report.markdown import evaluation_document
     from robolearn.operations.evaluate import EvaluateListener, evaluate
@@ -105,20 +110,25 @@ def main(argv: list[str]) -> int:
 def _like(args: Args, like: Path) -> int:
     from robolearn.operations.trial.like import LikeOptions, evaluate_like
 
-    how = LikeOptions(args.rollouts, args.start_noise_m, args.start_noise_rad)
+    runs = (*args.runs, *args.server)
+    if not runs:
+        raise ConfigError("give the policies: run directories, or --server ws://HOST:PORT")
+    noise = (args.start_noise_m, args.start_noise_rad)
+    how = LikeOptions(args.rollouts, *noise, args.real_world)
     with progress("evaluate", None, quiet=args.json) as advance:
 
         def show(p: Progress) -> None:
             advance(p.added, f"{p.policy} in {p.world}: {p.n} trials")
 
-        found = evaluate_like(args.runs, like, args.out, args.options, args.execution, how, show)
+        found = evaluate_like(runs, like, args.out, args.options, args.execution, how, show)
     if args.json:
         print_json({"trials": len(found.trials), "real": found.real, "alone": list(found.alone)})
         return 0
     say(f"{len(found.trials)} simulated trials from the starts of {found.real} real ones")
     if found.alone:
         say(f"real trials of {', '.join(found.alone)} were not simulated")
-    say(f"'robolearn trust --real {like} --sim {args.out}' says how far they agree")
+    stands = f" --real-world {args.real_world}" if args.real_world else ""
+    say(f"'robolearn trust --real {like}{stands} --sim {args.out}' says how far they agree")
     return 0
 
 

@@ -8,6 +8,7 @@ import pytest
 from eval.trials.suites import load_suite
 from eval.trials.table import TrialStore, read_trials
 from robolearn.agents.execution import Execution
+from robolearn.cli.main import main
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError
 from robolearn.inference.server import PolicyServer, ServeConfig
@@ -15,7 +16,7 @@ from robolearn.operations.builders import executed_as
 from robolearn.operations.deploy.result import DOCUMENT
 from robolearn.operations.evaluate_options import EvaluateOptions
 from robolearn.operations.trial import like as module
-from robolearn.operations.trial.like import LikeOptions, evaluate_like
+from robolearn.operations.trial.like import LikeOptions, LikeResult, evaluate_like
 from robolearn.operations.trust.trials import trust_of_trials
 from tests.episodes import small_episode
 from tests.hardware.lab import CONFIG
@@ -131,3 +132,23 @@ def test_a_deployment_says_itself_how_its_policy_was_executed(tmp_path, short, m
         server.close()
     assert {r.policy for r in found.trials} == {"walk+lead_ticks=1,realtime=True"}
     assert len(found.trials) == 2
+
+
+def test_the_command_takes_servers_and_worlds_that_stand_for_reality(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def like(runs, folder, out, options, execution, how, show):
+        asked.append((tuple(map(str, runs)), how))
+        return LikeResult((), 0, ())
+
+    monkeypatch.setattr(module, "evaluate_like", like)
+    words = ["evaluate", "--like", str(tmp_path), "--worlds", "gym_pusht", "--out"]
+    words.append(str(tmp_path / "sim"))
+    reality = "reality/pusht,seed=3"
+    assert main([*words, "--server", "ws://host:1", "--real-world", reality]) == 0
+    assert asked == [(("ws://host:1",), LikeOptions(real_world=reality))]
+    assert f"--real-world {reality} --sim" in capsys.readouterr().out
+    assert main(words) == 2
+    assert "give the policies" in capsys.readouterr().err
+    assert main(["evaluate", "scripted", "--real-world", reality]) == 2
+    assert "which is missing" in capsys.readouterr().err
