@@ -206,7 +206,10 @@ def drivers(source: Sequence[str]) -> tuple[Driver, ...]:
     """``[T]``: who drove each tick. ``nobody``: a policy had no plan yet, or a person had let go of
     the device (its clutch); empty: not recorded, or another program.
     """
-    return tuple(_DRIVERS.get(name.split(":", 1)[0], "") for name in source)
+    found: dict[str, Driver] = {
+        name: _DRIVERS.get(name.split(":", 1)[0], "") for name in set(source)
+    }
+    return tuple(found[name] for name in source)
 
 
 def taken_over(source: Sequence[str]) -> Flags:
@@ -216,10 +219,8 @@ def taken_over(source: Sequence[str]) -> Flags:
     is a program that stands in for one, ``policy`` and ``policy:<name>`` are policies; ``hold``,
     ``replay`` and ``scripted`` are neither. A demonstration has no intervention.
     """
-    who = [name.split(":", 1)[0] for name in source]
-    person = np.array([w in ("human", "operator") for w in who], dtype=np.bool_)
-    policy = np.array([w == "policy" for w in who], dtype=np.bool_)
-    return person & np.logical_or.accumulate(policy)
+    person = _driven_by(source, "human", "operator")
+    return person & np.logical_or.accumulate(_driven_by(source, "policy"))
 
 
 def take_overs(source: Sequence[str]) -> Flags:
@@ -227,12 +228,18 @@ def take_overs(source: Sequence[str]) -> Flags:
     a policy has driven in between.
     """
     taken = taken_over(source)
-    policy = np.array([name.split(":", 1)[0] == "policy" for name in source], dtype=np.bool_)
+    policy = _driven_by(source, "policy")
     ticks = np.arange(len(policy))
     last_policy = np.maximum.accumulate(np.where(policy, ticks, -1))
     last_person = np.maximum.accumulate(np.where(taken, ticks, -1))
     before = np.concatenate([[-1], last_person[:-1]]) if len(ticks) else last_person
     return taken & (last_policy > before)
+
+
+def _driven_by(source: Sequence[str], *kinds: str) -> Flags:
+    """``[T]``: ticks whose source is of one of these ``kinds``. An episode has few sources."""
+    those = {name for name in set(source) if name.split(":", 1)[0] in kinds}
+    return np.array([name in those for name in source], dtype=np.bool_)
 
 
 def leading_up(source: Sequence[str], ticks: int) -> Flags:

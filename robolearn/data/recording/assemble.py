@@ -1,4 +1,8 @@
-"""Makes an episode of ticks: streams at their own rates, and which row each tick showed."""
+"""Makes an episode of ticks: streams at their own rates, and which row each tick showed.
+
+Of a tick plain numbers and arrays are kept, not its objects: Python's collector goes through every
+object that is alive, again and again, and many lanes that record keep very many.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,29 @@ from robolearn.errors import DataError
 from robolearn.history import sample_index
 from robolearn.shapes import AnyArray
 from robolearn.spec import EmbodimentSpec, SignalSpec
-from robolearn.types import Command, Outcome, Sample, SampleBlock, SentBlock, Tick
+from robolearn.types import Sample, SampleBlock, SentBlock, Tick
+
+# Of a tick, in the order of the columns.
+_Row = tuple[int, int, int, str, float, float, bool, bool, bool, int, int]
+_COLUMNS: tuple[tuple[str, type[Any] | None], ...] = (
+    ("t_ns", np.int64),
+    ("seq", np.int64),
+    ("due_ns", np.int64),
+    ("source", None),
+    ("reward", np.float64),
+    ("progress", np.float64),
+    ("terminal", np.bool_),
+    ("truncated", np.bool_),
+    ("success", np.bool_),
+    ("inference_ns", np.int64),
+    ("overrun_ns", np.int64),
+)
+_SOURCE = 3
+# Of what was sent: numbers, times, and the values of every action.
+_SentRow = tuple[NDArray[Any], ...]
+# Samples of a tick, and a shown one: which tick, times, values, validity.
+_Drained = tuple[int, NDArray[np.int64], AnyArray, NDArray[np.bool_]]
+_Shown = tuple[int, int, AnyArray]
 
 
 class EpisodeAssembler:
@@ -23,10 +49,11 @@ class EpisodeAssembler:
     def __init__(self, spec: EmbodimentSpec, draft: EpisodeDraft) -> None:
         self._spec = spec
         self._streams = {s.name: _Stream(s, draft) for s in spec.signals}
-        self._tick_t_ns: list[int] = []
-        self._ticks: list[tuple[Command, Outcome, int, int]] = []
+        self._ticks: list[_Row] = []
+        self._actions: dict[str, list[AnyArray]] = {a.name: [] for a in spec.actions}
         self._flushed_ticks = self._flushed_sent = 0
-        self._sent: list[SentBlock] = []
+        self._sent: list[_SentRow] = []
+        self._sent_names: tuple[str, ...] = ()
 
     def add(self, tick: Tick) -> None:
         """Take one tick in."""
@@ -36,10 +63,27 @@ class EpisodeAssembler:
                 self._spec.signal(name)  # Says what there is.
         for name, stream in self._streams.items():
             stream.add(drained.get(name), shown.get(name), tick.observation.t_ns)
-        if tick.drained.sent.seq.size:
-            self._sent.append(tick.drained.sent)
-        self._tick_t_ns.append(tick.observation.t_ns)
-        self._ticks.append((tick.command, tick.outcome, tick.inference_ns, tick.overrun_ns))
+        sent, command, outcome = tick.drained.sent, tick.command, tick.outcome
+        if sent.seq.size:
+            self._sent_names = self._sent_names or tuple(sent.action)
+            self._sent.append((sent.seq, sent.t_ns, *(sent.action[n] for n in self._sent_names)))
+        for name, rows in self._actions.items():
+            rows.append(command.action[name])
+        self._ticks.append(
+            (
+                tick.observation.t_ns,
+                command.seq,
+                command.due_ns,
+                command.source,
+                outcome.reward,
+                outcome.progress,
+                outcome.terminal,
+                outcome.truncated,
+                outcome.success,
+                tick.inference_ns,
+                tick.overrun_ns,
+            )
+        )
 
     def segment(self) -> dict[str, AnyArray]:
         """Everything but frames since the last call; empty when there was no tick.
@@ -55,31 +99,26 @@ class EpisodeAssembler:
             found |= {f"signals/{name}/{k}": v for k, v in stream.segment().items()}
         sent = self._sent[self._flushed_sent :]
         if sent:
-            block = _join(sent)
+            block = self._joined(sent)
             found |= {"sent/seq": block.seq, "sent/t_ns": block.t_ns}
             found |= {f"sent/action/{name}": v for name, v in block.action.items()}
         self._flushed_ticks, self._flushed_sent = len(self._ticks), len(self._sent)
         return found
 
     def _ticks_since(self, start: int) -> dict[str, NDArray[Any]]:
-        ticks = self._ticks[start:]
+        columns = zip(*self._ticks[start:], strict=True)
         found: dict[str, NDArray[Any]] = {
-            "ticks/t_ns": np.array(self._tick_t_ns[start:], dtype=np.int64),
-            "ticks/seq": np.array([t[0].seq for t in ticks], dtype=np.int64),
-            "ticks/due_ns": np.array([t[0].due_ns for t in ticks], dtype=np.int64),
-            "ticks/source": np.array([t[0].source for t in ticks]),
-            "ticks/reward": np.array([t[1].reward for t in ticks], dtype=np.float64),
-            "ticks/progress": np.array([t[1].progress for t in ticks], dtype=np.float64),
-            "ticks/terminal": np.array([t[1].terminal for t in ticks], dtype=np.bool_),
-            "ticks/truncated": np.array([t[1].truncated for t in ticks], dtype=np.bool_),
-            "ticks/success": np.array([t[1].success for t in ticks], dtype=np.bool_),
-            "ticks/inference_ns": np.array([t[2] for t in ticks], dtype=np.int64),
-            "ticks/overrun_ns": np.array([t[3] for t in ticks], dtype=np.int64),
+            f"ticks/{name}": np.array(column, dtype=dtype)
+            for (name, dtype), column in zip(_COLUMNS, columns, strict=True)
         }
-        for a in self._spec.actions:
-            rows = [np.asarray(t[0].action[a.name], dtype=np.float64) for t in ticks]
-            found[f"action/{a.name}"] = np.stack(rows)
+        for name, rows in self._actions.items():
+            found[f"action/{name}"] = np.array(rows[start:], dtype=np.float64)
         return found
+
+    def _joined(self, sent: list[_SentRow]) -> SentBlock:
+        seq, t_ns, *values = (np.concatenate(column) for column in zip(*sent, strict=True))
+        named = zip(self._sent_names, values, strict=True)
+        return SentBlock(seq, t_ns, {name: v.astype(np.float64) for name, v in named})
 
     def notes(self) -> dict[str, Any]:
         """What deserves mention in the provenance: samples that came late, signals never seen."""
@@ -105,8 +144,8 @@ class EpisodeAssembler:
             streams={name: stream.block() for name, stream in seen.items()},
             view={name: stream.view() for name, stream in seen.items()},
             action=action,
-            source=tuple(t[0].source for t in self._ticks),
-            sent=_join(self._sent) if self._sent else no_sent(action),
+            source=tuple(t[_SOURCE] for t in self._ticks),
+            sent=self._joined(self._sent) if self._sent else no_sent(action),
             **per_tick,
         )
 
@@ -122,7 +161,8 @@ class _Stream:
         self.times: list[int] = []
         self.late = 0
         self._spec, self._draft, self._frames = spec, draft, is_frames(spec)
-        self._waiting: list[tuple[SampleBlock | None, Sample | None]] = []
+        self._drained: list[_Drained] = []
+        self._seen: list[_Shown] = []
         self._values: list[NDArray[Any]] = []
         self._valid: list[NDArray[np.bool_]] = []
         self._shown: list[int] = []
@@ -131,8 +171,14 @@ class _Stream:
 
     def add(self, block: SampleBlock | None, shown: Sample | None, tick_t_ns: int) -> None:
         """What a tick drained and showed."""
-        self._shown.append(tick_t_ns if shown is None else shown.t_ns)
-        self._waiting.append((block, shown))
+        tick = len(self._shown)
+        if block is not None and len(block.t_ns):
+            self._drained.append((tick, block.t_ns, block.value, block.valid))
+        if shown is None:
+            self._shown.append(tick_t_ns)
+        else:
+            self._shown.append(shown.t_ns)
+            self._seen.append((tick, shown.t_ns, shown.value))
         if self._frames:
             self.settle()
 
@@ -140,19 +186,22 @@ class _Stream:
         """Take in what waits: new samples in order of time, tick by tick; a shown sample that was
         not drained is put in by its time, one that is older than what is there already is late.
         """
-        waiting, self._waiting = self._waiting, []
-        blocks = [(k, b) for k, (b, _) in enumerate(waiting) if b is not None and len(b.t_ns)]
-        shown = [(k, s) for k, (_, s) in enumerate(waiting) if s is not None]
+        blocks, self._drained = self._drained, []
+        shown, self._seen = self._seen, []
         if not blocks and not shown:
             return
-        drained = sum(len(b.t_ns) for _, b in blocks)
+        lengths = [len(t_ns) for _, t_ns, _, _ in blocks]
+        drained = sum(lengths)
         times = np.concatenate(
-            [*(b.t_ns for _, b in blocks), np.array([s.t_ns for _, s in shown], dtype=np.int64)]
+            [
+                *(t_ns for _, t_ns, _, _ in blocks),
+                np.array([t for _, t, _ in shown], dtype=np.int64),
+            ]
         )
         ticks = np.concatenate(
             [
-                np.repeat([k for k, _ in blocks], [len(b.t_ns) for _, b in blocks]),
-                np.array([k for k, _ in shown], dtype=np.int64),
+                np.repeat(np.array([k for k, _, _, _ in blocks], dtype=np.int64), lengths),
+                np.array([k for k, _, _ in shown], dtype=np.int64),
             ]
         )
         # Of a tick by time; a shown sample comes after the drained one of its time, which it is.
@@ -163,27 +212,26 @@ class _Stream:
         self.late += int(np.count_nonzero((ordered < before) & (order < drained)))
         rows = order[ordered > before]
         if len(rows):
-            self._append(times[rows], rows, [b for _, b in blocks], [s for _, s in shown])
+            self._append(times[rows], rows, blocks, [value for _, _, value in shown])
 
     def _append(
         self,
         times: NDArray[np.int64],
         rows: NDArray[np.int64],
-        blocks: list[SampleBlock],
-        shown: list[Sample],
+        blocks: list[_Drained],
+        shown: list[AnyArray],
     ) -> None:
         """The samples ``rows`` of all that were drained, followed by those that were shown."""
-        valid = [*(b.valid for b in blocks), np.ones(len(shown), dtype=np.bool_)]
-        drained = sum(len(b.t_ns) for b in blocks)
+        valid = [*(block[3] for block in blocks), np.ones(len(shown), dtype=np.bool_)]
+        drained = sum(len(t_ns) for _, t_ns, _, _ in blocks)
         put_in = rows[rows >= drained] - drained
         try:
-            values: list[NDArray[Any]] = [b.value for b in blocks]
+            values: list[NDArray[Any]] = [block[2] for block in blocks]
             if len(put_in):
                 # Only those that are needed, which are few.
                 rows = rows.copy()
                 rows[rows >= drained] = drained + np.arange(len(put_in))
-                needed = [shown[int(k)] for k in put_in]
-                values.append(np.stack([np.asarray(sample.value) for sample in needed]))
+                values.append(np.stack([np.asarray(shown[int(k)]) for k in put_in]))
                 valid[-1] = valid[-1][: len(put_in)]
             stacked = np.concatenate(values)[rows]
         except ValueError as error:
@@ -228,15 +276,3 @@ class _Stream:
         """The row with exactly the shown capture time, else the newest before it."""
         times = np.array(self.times, dtype=np.int64)
         return sample_index(times, np.array(self._shown, dtype=np.int64), self._spec.name)
-
-
-def _join(blocks: list[SentBlock]) -> SentBlock:
-    names = blocks[0].action
-    return SentBlock(
-        seq=np.concatenate([b.seq for b in blocks]),
-        t_ns=np.concatenate([b.t_ns for b in blocks]),
-        action={
-            name: np.concatenate([np.asarray(b.action[name], dtype=np.float64) for b in blocks])
-            for name in names
-        },
-    )

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import importlib
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +43,7 @@ _STRICT = json.JSONEncoder(allow_nan=False, sort_keys=True, ensure_ascii=False)
 _zstd: Any = importlib.import_module("numcodecs.zstd")
 _crc: Any = importlib.import_module("google_crc32c")
 DTYPES = ("bool", "uint8", "uint16", "int16", "int32", "int64", "float32", "float64")
+_STORED = frozenset(np.dtype(name) for name in DTYPES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ class ArrayWriter:
         rows_per_chunk: int,
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
-        if dtype.name not in DTYPES:
+        if dtype not in _STORED and dtype.name not in DTYPES:
             raise DataError(f"{path}: cannot store dtype {dtype}; supported: {', '.join(DTYPES)}")
         self.rows = 0
         self._sink, self._path, self._item, self._dtype = sink, path, item_shape, dtype
@@ -244,7 +246,7 @@ def _metadata(
 
 def rows_per_chunk(item_shape: tuple[int, ...], dtype: np.dtype[Any], rows: int) -> int:
     """16 for frames, fewer above 256 KiB each; else the whole array in one chunk."""
-    item_bytes = int(np.prod(item_shape, dtype=np.int64)) * dtype.itemsize
+    item_bytes = math.prod(item_shape) * dtype.itemsize
     if item_bytes < FRAME_BYTES:
         return max(1, rows)
     return max(1, min(FRAME_ROWS, CHUNK_BYTES // item_bytes))

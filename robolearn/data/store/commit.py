@@ -205,9 +205,10 @@ class CommitLog:
     ) -> None:
         """Commit the record ``data``; ``folder`` becomes the episode that it is the manifest of."""
         name = record_name(record_id)
-        needs = needed_version(record_id, data)
+        manifest = parse_manifest(data, name) if is_episode(record_id) else None
+        needs = needed_version(record_id, manifest)
         entry = next_entry(self._entries[-1], record_id, {name: sha256(data)}, episodes, needs)
-        named = parse_manifest(data, name).folder if folder is not None else ""
+        named = "" if manifest is None or folder is None else manifest.folder
         log = self._store / LOG_FILE
         pending = Pending(
             id=record_id,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import math
 import shutil
 import uuid
 from collections.abc import Generator, Mapping
@@ -130,8 +131,7 @@ class EpisodeDraft:
 
 def is_frames(spec: SignalSpec) -> bool:
     """Whether samples of this signal are large enough to be streamed in chunks."""
-    size = int(np.prod(spec.shape, dtype=np.int64)) * np.dtype(spec.dtype).itemsize
-    return size >= FRAME_BYTES
+    return math.prod(spec.shape) * np.dtype(spec.dtype).itemsize >= FRAME_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,8 @@ def write_episode(
     for name in TICK_ARRAYS:
         write_array(sink, f"ticks/{name}", getattr(episode, name))
     labels = tuple(dict.fromkeys(episode.source))
-    codes = np.array([labels.index(s) for s in episode.source], dtype=np.int16)
+    numbers = {label: number for number, label in enumerate(labels)}
+    codes = np.array([numbers[s] for s in episode.source], dtype=np.int16)
     write_array(sink, "ticks/source", codes, {"labels": list(labels)})
     _write_parents(sink, "signals", episode.streams)
     for name, block in episode.streams.items():

@@ -18,6 +18,7 @@ and restorations are records in ``annotations/`` that are committed by the same 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -162,16 +163,17 @@ def purged(entries: Iterable[LogEntry]) -> frozenset[str]:
     return frozenset(e for entry in entries if entry.id.startswith("pg_") for e in entry.episodes)
 
 
-def needed_version(record_id: str, data: bytes) -> int:
+def needed_version(record_id: str, manifest: Manifest | None) -> int:
     """What a reader of this record must know: 0 for what every version knows, else 2.
+
+    ``manifest``: of an episode; None for any other record.
 
     Version 2: emptied trashes, folders whose name is not the id, cameras stored as picture files.
     """
     if record_id.startswith("pg_"):
         return 2
-    if not is_episode(record_id):
+    if manifest is None:
         return 0
-    manifest = parse_manifest(data, record_id)
     encoded = any(
         f.path.startswith("signals/")
         and f.path.endswith("/encoded/zarr.json")
@@ -280,12 +282,13 @@ def confined_place(store: Path | ObjectPath, name: str, *, whole: bool = False) 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
     """A manifest as stored."""
-    raw = dataclasses.asdict(manifest)
+    info = dataclasses.asdict(manifest.info)
     for name in ("labels", "split", "notes"):  # annotations, which are no part of a commit
-        del raw["info"][name]
-    if not manifest.folder:
-        del raw["folder"]
-    return json_bytes(raw)
+        del info[name]
+    # By hand: an episode has many files, and asdict copies everything deeply.
+    files = [{"path": f.path, "size": f.size, "sha256": f.sha256} for f in manifest.files]
+    raw: dict[str, Any] = {"info": info, "files": files}
+    return json_bytes(raw | ({"folder": manifest.folder} if manifest.folder else {}))
 
 
 def parse_manifest(data: bytes, where: Place | str) -> Manifest:
@@ -301,8 +304,11 @@ def parse_manifest(data: bytes, where: Place | str) -> Manifest:
         if len(names) != len(files):
             raise ValueError("a file is listed twice")
         for name in names:
-            if any(name[:k] in names for k, c in enumerate(name) if c == "/"):
-                raise ValueError(f"'{name}' is listed below a file")
+            folder = name.rpartition("/")[0]
+            while folder:
+                if folder in names:
+                    raise ValueError(f"'{name}' is listed below a file")
+                folder = folder.rpartition("/")[0]
         if info.id:  # a draft has none yet
             confined(info.id, where, single=True)
         folder = str(raw.get("folder", ""))
@@ -317,18 +323,25 @@ def parse_manifest(data: bytes, where: Place | str) -> Manifest:
 
 def _typed(kind: type[T], raw: dict[str, Any]) -> T:
     """A flat dataclass whose numbers are numbers and whose texts are texts."""
+    made = kind(**raw)
+    for name, said, wanted in _wanted(kind):
+        value = getattr(made, name)
+        if not isinstance(value, wanted) or (isinstance(value, bool) and said != "bool"):
+            raise TypeError(f"{name}: expected {said}, got {str(value)[:100]!r}")
+    return made
+
+
+@functools.cache
+def _wanted(kind: type[Any]) -> tuple[tuple[str, str, type | tuple[type, ...]], ...]:
+    """Of every field its name, its type as it is written, and what a value must be."""
     types: dict[str, type | tuple[type, ...]] = {
         "str": str,
         "int": int,
         "bool": bool,
         "float": (int, float),
     }
-    made = kind(**raw)
-    for f in dataclasses.fields(cast("Any", made)):
-        value, wanted = getattr(made, f.name), types.get(str(f.type), object)
-        if not isinstance(value, wanted) or (isinstance(value, bool) and f.type != "bool"):
-            raise TypeError(f"{f.name}: expected {f.type}, got {str(value)[:100]!r}")
-    return made
+    fields = dataclasses.fields(kind)
+    return tuple((f.name, str(f.type), types.get(str(f.type), object)) for f in fields)
 
 
 def pending_bytes(pending: Pending) -> bytes:

@@ -31,6 +31,7 @@ from robolearn.data.store.manifest import (
     LogEntry,
     Manifest,
     commit_key,
+    is_episode,
     needed_version,
     next_entry,
     parse_entry,
@@ -183,9 +184,10 @@ class ObjectCommits:
         Another writer's record of this id raises :class:`CommitConflictError`.
         """
         name = record_name(record_id)
-        needs = needed_version(record_id, data)
+        listed = parse_manifest(data, name) if is_episode(record_id) else None
+        needs = needed_version(record_id, listed)
         entry = next_entry(self._entries[-1], record_id, {name: sha256(data)}, episodes, needs)
-        manifest = parse_manifest(data, name) if folder is not None else None
+        manifest = None if folder is None else listed
         base = f"{EPISODES}/{(manifest.folder if manifest else '') or record_id}"
         if manifest is not None and folder is not None:
             self._upload(folder, base, manifest)

@@ -136,14 +136,15 @@ def _records(store: Path | ObjectPath) -> dict[str, _Record]:
         if not re.fullmatch(r"(ep|an|rm|rs|pg)_\d+", record_id):
             continue
         try:
-            if is_episode(record_id):
-                same = parse_manifest(data, where).info.id == record_id
-                episodes: tuple[str, ...] = ()
+            episodes: tuple[str, ...] = ()
+            manifest = parse_manifest(data, where) if is_episode(record_id) else None
+            if manifest is not None:
+                same = manifest.info.id == record_id
             else:
                 annotation = parse_annotation(data, where)
                 same, episodes = annotation.id == record_id, annotation.episodes
             if same:
-                needs = needed_version(record_id, data)
+                needs = needed_version(record_id, manifest)
                 found[record_id] = _Record(sha256(data), episodes, needs)
         except StoreCorruptError:
             continue

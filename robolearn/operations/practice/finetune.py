@@ -20,13 +20,14 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from eval.trials.executors import Done, run_in_process, run_in_workers
 from eval.trials.ray_executor import run_on_ray
 from eval.trials.rollouts import ExecutorName
 from robolearn.config import from_dict
-from robolearn.errors import ConfigError
+from robolearn.errors import ConfigError, RobolearnError
 from robolearn.operations.builders import EnvBuilder, WorldInfo, env_builder
 from robolearn.operations.goals import world_for
 from robolearn.operations.practice.actors import ActorPlan, Flown, RoundTask
@@ -146,7 +147,7 @@ def finetune(
             for done in _driven(plan, session.tasks(), actors):
                 session.took(done.task, done.result)
         except BaseException:
-            session.keep()
+            session.rescue()
             raise
         return finished(session)
 
@@ -192,16 +193,29 @@ def _checked(world: str, parent: Run, judge: EpisodeJudge | None) -> EnvBuilder:
     """The world, with the goal that the parent learned; it fits the parent and can be reset."""
     info = env_builder(world).info()
     builder = env_builder(world_for(world, info.task, [parent.path]))
-    env = builder()
+    env = make_world(builder.world)
     try:
         require_compatible(parent.spec.task_space, env.spec)
         if not env.capabilities.faster_than_real_time:
             raise ConfigError(f"'{world}' runs in real time; practise on its cell (robot) instead")
+        _require_resettable(env, world)
         if judge is not None:
             judge.require_seen(env.spec, world)
     finally:
         env.close()
     return builder
+
+
+def _require_resettable(env: World, world: str) -> None:
+    """It goes to a start of its own: a round that cannot begin would be lost after the warm-up."""
+    try:
+        env.reset(draw_start(env.task, env.sample_condition, 0, 0), np.random.default_rng(0))
+    except RobolearnError as error:
+        raise ConfigError(
+            f"'{world}' cannot be reset to a start of its own, and practice begins at many:"
+            f" {error}. Mend what it settles or places ('robolearn scene view' shows it), or name"
+            " another world"
+        ) from error
 
 
 def _require_possible(

@@ -31,7 +31,7 @@ from hardware.teleop.registry import DEVICES
 from robolearn.agents.chunk import ticks_per_action
 from robolearn.agents.execution import Execution
 from robolearn.config import config_hash, from_dict, to_dict
-from robolearn.errors import ConfigError, InferenceError, PracticeError, RobolearnError, RobotError
+from robolearn.errors import ConfigError, InferenceError, PracticeError, RobotError
 from robolearn.instructions import require_understood
 from robolearn.operations.cell.opened import CellChoice
 from robolearn.operations.cell.placing import require_starts
@@ -347,12 +347,9 @@ class _Practice:
             raise
 
     def _keep(self, session: Session, learning: LearningBeside) -> None:
-        """What going on needs; that it cannot be kept must not hide why it ended."""
+        """What going on needs."""
         learning.stop()
-        try:
-            session.keep()
-        except RobolearnError as error:
-            log.warning("no checkpoint: %s; going on begins at the one before", error)
+        session.rescue()
 
     def _provenance(self, opened: CheckedCell, execution: Execution) -> dict[str, Any]:
         """What every episode says; who drove it is added."""

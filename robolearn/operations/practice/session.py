@@ -24,7 +24,7 @@ import numpy as np
 
 from eval.statistics.detector import WorseDetector
 from robolearn.data.store.writer import StoreWriter
-from robolearn.errors import TrainingError
+from robolearn.errors import RobolearnError, TrainingError
 from robolearn.machine.interrupt import check
 from robolearn.operations.practice.actors import Flown, RoundTask
 from robolearn.operations.practice.judging import EpisodeJudge
@@ -238,6 +238,13 @@ class Session:
             self.learner.checkpoint()
             self._kept_at = self.learner.step
         self._write()
+
+    def rescue(self) -> None:
+        """:meth:`keep` where an error ended it: that this cannot be done must not hide why."""
+        try:
+            self.keep()
+        except (RobolearnError, OSError) as error:
+            log.warning("no checkpoint: %s; going on begins at the one before", error)
 
     def note(self, result: dict[str, Any]) -> None:
         """What came out, for whoever asks again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import time
 from pathlib import Path
@@ -15,13 +16,18 @@ from eval.report.training import run_facts
 from policies.critics.reranked import RerankedPolicy
 from policies.registry import load_policy
 from robolearn.cli.main import main
+from robolearn.data.episode import Episode
 from robolearn.data.reading.selection import DataConfig
+from robolearn.data.store.chunks import FileSink
+from robolearn.data.store.drafts import Drafts, EpisodeDraft, PreparedEpisode
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import (
     CheckpointError,
     ConfigError,
+    DataError,
     PracticeError,
     SpecMismatchError,
+    StoreError,
     StoreLockedError,
 )
 from robolearn.operations.practice.experiment import PracticeExperiment, practice_experiment
@@ -33,9 +39,11 @@ from robolearn.operations.practice.records import VersionTest, read_standing
 from robolearn.operations.practice.result import FinetuneResult, kept_version
 from robolearn.operations.practice.session import Ended
 from robolearn.pusht import BLOCK, TOOL
+from robolearn.training.learner import Learner
 from robolearn.training.log import logged
 from robolearn.training.run_directory import load_run, policy_hash
 from robolearn.training.versions import load_version
+from sim.env.scene_env import SceneEnv
 from tests.two_runs import two_runs
 
 WORLD = ("pusht_reference",)
@@ -384,6 +392,52 @@ def test_a_full_disk_ends_it_in_time(parent: Path, tmp_path: Path) -> None:
     experiment = small(parent, practice__disk_gib=1e9)
     with pytest.raises(PracticeError, match="GiB left"):
         finetune(experiment, parent, WORLD, tmp_path / "store", tmp_path / "out")
+
+
+def test_a_world_that_cannot_be_reset_is_refused_before_anything_is_written(
+    parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stuck(self: SceneEnv, condition: object, rng: object) -> None:
+        raise DataError("block/pose overlaps tool/xy_table")
+
+    monkeypatch.setattr(SceneEnv, "reset", stuck)
+    with pytest.raises(ConfigError, match=r"'pusht_reference' cannot be reset .* overlaps"):
+        finetune(small(parent), parent, WORLD, tmp_path / "store", tmp_path / "out")
+    assert not (tmp_path / "store").exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_disk_that_is_full_is_what_is_told(
+    parent: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Neither the episode nor the checkpoint fits any more; what was committed stays, and with room
+    it goes on.
+    """
+    store, out = tmp_path / "store", tmp_path / "out"
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    prepare = Drafts.prepare
+
+    def prepared(self: Drafts, draft: EpisodeDraft, episode: Episode) -> PreparedEpisode:
+        if len(EpisodeStore.open(store).ids()) >= 8:
+            monkeypatch.setattr(FileSink, "sync", full)
+            monkeypatch.setattr(Learner, "checkpoint", full)
+        return prepare(self, draft, episode)
+
+    with monkeypatch.context() as context:
+        context.setattr(Drafts, "prepare", prepared)
+        with pytest.raises(StoreError, match="the disk is full; this was not saved"):
+            finetune(small(parent), parent, WORLD, store, out)
+    assert "no checkpoint" in caplog.text
+    monkeypatch.undo()
+    assert len(EpisodeStore.open(store).ids()) == 8
+    found = finetune(small(parent), parent, WORLD, store, out, resume=True)
+    assert (found.kept, found.episodes, found.sound) == ("last", 12, True)
 
 
 def test_the_command(parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
