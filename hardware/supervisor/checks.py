@@ -16,6 +16,7 @@ import numpy as np
 from hardware.devices.robot import RobotState
 from hardware.shapes import Components, Limits
 from robolearn.arms.collision import Capsule, CollisionModel, Plane
+from robolearn.arms.kept_distances import KeptDistances, kept_distances
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.models import APART, CAPSULES
 from robolearn.arms.shapes import Joints
@@ -40,19 +41,27 @@ class FollowingCheck:
         # A row per joint: what is taken over the joints then goes along whole rows, at a third of
         # the time.
         self._sent = np.zeros((joints, max(1, round(window_s * rate_hz))))
-        self._next = 0
+        self._next, self._newest = 0, [0.0] * joints
 
     def reset(self, q: Joints) -> None:
         """The arm stands at ``q [joints]``."""
-        self._sent[:] = q[:, None]
+        self._sent[:], self._newest = q[:, None], q.tolist()
 
     def sent(self, q: Joints) -> None:
         """A set-point went out."""
-        self._sent[:, self._next] = q
+        self._sent[:, self._next], self._newest = q, q.tolist()
         self._next = (self._next + 1) % self._sent.shape[1]
 
-    def error(self, q: Joints) -> float:
-        """Largest joint error [rad] to the nearest of the set-points."""
+    def error(self, q: Joints, enough: float = 0.0) -> float:
+        """Largest joint error [rad] to the nearest of the set-points; to the newest of them, where
+        that is not above ``enough``.
+        """
+        largest = 0.0
+        for a, b in zip(q.tolist(), self._newest, strict=True):
+            error = abs(a - b)
+            largest = max(largest, error)
+        if largest <= enough:
+            return largest
         errors = self._sent - q[:, None]
         np.abs(errors, out=errors)
         return float(errors.max(axis=0).min())
@@ -106,6 +115,11 @@ def are_angles(q: Joints, count: int) -> bool:
     return q.shape == (count,) and all(map(math.isfinite, q.tolist()))
 
 
+def are_same(one: Joints, two: Joints) -> bool:
+    """Whether both are the same numbers; at this size lists are compared in a third of the time."""
+    return one.tolist() == two.tolist()
+
+
 def is_outside(values: Joints, low: Sequence[float], high: Sequence[float]) -> bool:
     """Whether one of ``values [n]`` is below ``low [n]`` or above ``high [n]``.
 
@@ -134,7 +148,10 @@ def _beyond(value: list[float], limit: list[float]) -> bool:
     # What is not a number is not within a limit.
     if len(limit) == 1:
         return not math.hypot(*value) <= limit[0]
-    return not all(abs(v) <= most for v, most in zip(value, limit, strict=True))
+    for v, most in zip(value, limit, strict=True):  # noqa: SIM110  (as above)
+        if not abs(v) <= most:
+            return True
+    return False
 
 
 class Overrun:
@@ -270,6 +287,8 @@ class CollisionGuard:
         self.model, self._config, self._every = model, config, every
         self._margin, self._gate = config.margin_m, config.gate_m
         self._tick = 0
+        # Of set-points, and of where they come to rest: further on, when the arm is fast.
+        self._kept, self._kept_ahead = kept_distances(model), kept_distances(model)
 
     def begin(self, q: Joints) -> None:
         """A motion starts from rest at ``q [dof]``."""
@@ -295,14 +314,18 @@ class CollisionGuard:
 
     def ahead(self, rest: Joints) -> Strain | None:
         """What the arm would come too near to when it comes to rest at ``rest [dof]``."""
-        return self._nearer(rest, self._margin)
+        return self._nearer(rest, self._margin, self._kept_ahead)
 
     def gate(self, q: Joints) -> Strain | None:
         """The same for a set-point, with the smaller limit."""
-        return self._nearer(q, self._gate)
+        return self._nearer(q, self._gate, self._kept)
 
-    def _nearer(self, q: Joints, limit: float) -> Strain | None:
-        if self.model.distance(q) >= limit:
+    def _nearer(self, q: Joints, limit: float, known: tuple[KeptDistances, ...]) -> Strain | None:
+        # Plainly a loop: what needs no measuring is most of what a period asks for.
+        for kept in known:
+            if not kept.all_at_least(q, limit):
+                break
+        else:
             return None
         found = self.model.clearance(q)
         return Strain(f"{found.between[0]} to {found.between[1]} [m]", found.distance_m, limit)

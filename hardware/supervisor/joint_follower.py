@@ -16,6 +16,7 @@ from hardware.supervisor.checks import (
     CollisionGuard,
     RateGate,
     are_angles,
+    are_same,
     is_outside,
     too_fast,
 )
@@ -264,7 +265,7 @@ class JointFollower:
         if not are_angles(q, len(self._low)):
             return f"not {len(self._low)} finite angles: {q}"
         if before is not None:
-            if np.array_equal(q, before):
+            if are_same(q, before):
                 return ""
             if fast := too_fast(q, before, dt_s, self._speed):
                 return fast

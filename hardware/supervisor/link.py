@@ -209,10 +209,13 @@ class Target:
         width = (len(value) - 3) // (1 + PLAN_STEPS)
         end = command_width(width)
         plan = value[3 + width : end].reshape(PLAN_STEPS, width)
-        used = int(np.count_nonzero(~np.isinf(plan).all(axis=1)))
-        seconds, rest = value[1], value[2]
-        due = int(seconds) * 10**9 + int(rest) if np.isfinite([seconds, rest]).all() else -1
-        return cls(int(value[0]), due, value[3 : 3 + width], plan[:used], value[end:])
+        used = sum(
+            row.count(math.inf) < width and not all(map(math.isinf, row)) for row in plan.tolist()
+        )
+        number, seconds, rest = value[:3].tolist()
+        finite = math.isfinite(seconds) and math.isfinite(rest)
+        due = int(seconds) * 10**9 + int(rest) if finite else -1
+        return cls(int(number), due, value[3 : 3 + width], plan[:used], value[end:])
 
 
 def command_width(values: int, grips: int = 0) -> int:
@@ -238,14 +241,13 @@ class Status:
     max_late_ns: int
     real_time: bool
 
-    def pack(self) -> RowValues:
+    def pack(self) -> tuple[float, ...]:
         """As a ring row."""
-        return np.array(
-            [
-                *(self.mode, self.cause, self.answered, self.refused, self.ticks),
-                *(self.missed, self.max_late_ns, self.real_time, 0.0, 0.0),
-            ],
-            dtype=np.float64,
+        # Plain numbers: those of an enumeration take numpy ten times as long.
+        return (
+            *(float(self.mode), float(self.cause), float(self.answered), float(self.refused)),
+            *(float(self.ticks), float(self.missed), float(self.max_late_ns)),
+            *(float(self.real_time), 0.0, 0.0),
         )
 
     @classmethod

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hardware.devices.robot import Robot, RobotMode, RobotState
-from hardware.supervisor.checks import CollisionGuard
+from hardware.supervisor.checks import CollisionGuard, are_same
 from hardware.supervisor.follower import Follower
 from hardware.supervisor.gripper_keeper import Keeper, NoGripper
 from hardware.supervisor.guided_move import GuidedMove
@@ -363,7 +363,7 @@ class Supervisor:
         if (guard := self._guard) is None:
             return ""
         guard.tick()
-        if not (guard.gate_due or guard.ahead_due) or np.array_equal(q, self._q):
+        if not (guard.gate_due or guard.ahead_due) or are_same(q, self._q):
             return ""
         here = guard.gate(q) if guard.gate_due else None
         if here is not None:
@@ -384,7 +384,7 @@ class Supervisor:
             return False
         if self.mode is not Mode.HOLD:
             self._action = self.follower.action(q)
-        self._pause.sent(now_ns, moving=not np.array_equal(q, self._q))
+        self._pause.sent(now_ns, moving=not are_same(q, self._q))
         self._q = q
         self._measured.sent(q)
         target = self._agent.target if self.mode is Mode.FOLLOW else None

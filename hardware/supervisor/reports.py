@@ -45,7 +45,7 @@ class Reports:
 
     def state(self, state: RobotState) -> None:
         """A fresh state of the robot."""
-        head = [state.device_t_s, state.mode, state.tool_force_n, state.load]
+        head = [state.device_t_s, float(state.mode), state.tool_force_n, state.load]
         wrench = _NO_WRENCH if state.wrench is None else state.wrench.tolist()
         row = [*head, *wrench, *state.joint_position.tolist(), *state.joint_velocity.tolist()]
         self._link.states.put(state.changed_ns, row)

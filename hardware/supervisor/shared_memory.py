@@ -69,8 +69,9 @@ class Ring:
         self._memory = memory
         self.slots, self.width = slots, width
         words = 1 + slots * (width + 2)
-        self._count: NDArray[np.int64] = np.ndarray(1, np.int64, memory.buf)
         table: NDArray[np.int64] = np.ndarray(words, np.int64, memory.buf)
+        # The same memory twice: single numbers are read and written at half of numpy's time so.
+        self._words, self._stride = table.data, width + 2
         self._int = table[1:].reshape(slots, width + 2)
         self._float = self._int[:, 2:].view(np.float64)
 
@@ -82,7 +83,7 @@ class Ring:
         memory = SharedMemory(create=True, size=8 * (1 + slots * (width + 2)))
         ring = cls(memory, slots, width)
         ring._int[:] = 0
-        ring._count[0] = 0
+        ring._words[0] = 0
         return ring
 
     @property
@@ -93,35 +94,42 @@ class Ring:
     @property
     def count(self) -> int:
         """Number of rows written so far."""
-        return int(self._count[0])
+        return self._words[0]
+
+    def touch(self) -> None:
+        """Read from every slot, so that no first use has to wait for its page."""
+        self._int[:, 0].sum()
 
     def put(self, t_ns: int, value: Any) -> None:
         """Append one row (single writer; about 2 us; never blocks)."""
-        n = int(self._count[0])
+        words, n = self._words, self._words[0]
         slot = n % self.slots
-        self._int[slot, 0] = 2 * n + 1
-        self._int[slot, 1] = t_ns
+        at = 1 + slot * self._stride
+        words[at] = 2 * n + 1
+        words[at + 1] = t_ns
         self._float[slot] = value
-        self._int[slot, 0] = 2 * n + 2
-        self._count[0] = n + 1
+        words[at] = 2 * n + 2
+        words[0] = n + 1
 
     def latest(self) -> Row | None:
         """The newest row; None while there is none (or the writer overtook every attempt)."""
+        words = self._words
         for _ in range(_RETRIES):
-            n = int(self._count[0])
+            n = words[0]
             if n == 0:
                 return None
             slot, expected = (n - 1) % self.slots, 2 * n
-            if self._int[slot, 0] != expected:
+            at = 1 + slot * self._stride
+            if words[at] != expected:
                 continue
-            row = Row(n - 1, int(self._int[slot, 1]), self._float[slot].copy())
-            if self._int[slot, 0] == expected:
+            row = Row(n - 1, words[at + 1], self._float[slot].copy())
+            if words[at] == expected:
                 return row
         return None
 
     def since(self, index: int) -> Rows:
         """All rows from running number ``index`` on that still exist."""
-        n = int(self._count[0])
+        n = self._words[0]
         first = max(index, n - self.slots, 0)
         wanted = np.arange(first, n, dtype=np.int64)
         slot = wanted % self.slots
@@ -139,6 +147,6 @@ class Ring:
     def close(self) -> None:
         """Detach this process; safe to call twice. The ring must not be used afterwards."""
         empty = np.zeros((1, self.width + 2), np.int64)
-        self._count, self._int = np.zeros(1, np.int64), empty
+        self._words, self._int = np.zeros(1, np.int64).data, empty
         self._float = empty[:, 2:].view(np.float64)
         self._memory.close()

@@ -17,6 +17,7 @@ from hardware.supervisor.checks import (
     CollisionGuard,
     RateGate,
     are_angles,
+    are_same,
     is_outside,
     too_fast,
 )
@@ -43,6 +44,8 @@ _ROUNDING = 1e-9
 # A heading that was wound up beyond this is nobody's wish [rad].
 _FULL_TURN = 2.0 * math.pi
 ACTIONS = ("tool/xyz_yaw", "tool/pose")
+# Of commands that are relative to the last one; these are not.
+_NOWHERE: Pose = np.eye(4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +256,7 @@ class ToolFollower:
 
     def _aim(self, value: Action) -> None:
         self._near = value
-        self._drive.follow(self._command.target(value, np.eye(4)))
+        self._drive.follow(self._command.target(value, _NOWHERE))
 
     @property
     def limited(self) -> Limited:
@@ -322,7 +325,7 @@ class ToolFollower:
         if broken := self._joint_gate.broken(q):
             return f"joint {broken} rad/s^2"
         tip = self._tips.at(q)
-        if broken := self._tool_gate.broken(tip[:3, 3].copy()):
+        if broken := self._tool_gate.broken(tip[:3, 3]):
             return f"tool {broken} m/s^2 or m/s^3"
         self._turned = self._turned + self._way(self._facing, tip)[3:]
         self._facing = tip
@@ -338,7 +341,7 @@ class ToolFollower:
         if not are_angles(q, self._dof):
             return f"not {self._dof} finite angles: {q}"
         if before is not None:
-            if np.array_equal(q, before):
+            if are_same(q, before):
                 return ""
             if why := self._too_fast(q, before, dt_s, guided=guided):
                 return why

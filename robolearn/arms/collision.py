@@ -49,6 +49,10 @@ class Plane:
     normal: Point
     offset: float
 
+    def __post_init__(self) -> None:
+        if not abs(math.hypot(*self.normal) - 1.0) < 1e-6:
+            raise ConfigError(f"plane: its normal must have length 1, got {self.normal}")
+
 
 @dataclass(frozen=True, slots=True)
 class Clearance:
@@ -105,6 +109,16 @@ class CollisionModel:
         """The capsules whose distance is measured, by their indices."""
         return tuple(zip(self._one.tolist(), self._two.tolist(), strict=True))
 
+    @property
+    def normal(self) -> Floats:
+        """Of the table, away from which is free space ``[3]``."""
+        return self._normal
+
+    @property
+    def above(self) -> tuple[int, ...]:
+        """The capsules whose distance to the table is measured, by their indices."""
+        return tuple(self._above.tolist())
+
     def _steps(self, one: int, two: int) -> int:
         # The flange (dof + 1) is a place on the last link.
         last = self.arm.dof
@@ -118,16 +132,35 @@ class CollisionModel:
         """The same at several joint positions ``[n, distances]``, at little more than the cost of
         one: numpy's calls are what takes the time.
         """
-        at = np.array([self._frames_at(q) for q in rows]).reshape(len(rows), -1, 3)
-        # Starts and ways (end less start) of all capsules ``[n, 3, 2 capsules]``: linear in the
-        # axes and places of the links' frames.
-        places = at.transpose(0, 2, 1) @ self._places
+        places = self._places_at(rows)
         between = self._segments.distances(places) - self._reach
-        if self._table is None or not len(self._above):
+        if not len(self._above):
             return between
-        start, way = (self._normal @ places).reshape(len(rows), 2, -1).swapaxes(0, 1)
+        return np.concatenate([between, self._heights(places)], axis=1)
+
+    def between(self, q: Joints) -> Floats:
+        """Distances of the pairs alone, as in :meth:`distances`."""
+        return (self._segments.distances(self._places_at((q,))) - self._reach)[0]
+
+    def over_table(self, q: Joints) -> Floats:
+        """Of the table, as in :meth:`distances`, first those of all starts, then those of all ends;
+        a third of the cost.
+        """
+        places = self._places_at((q,))[0]
+        start, way = (self._normal @ places).reshape(2, -1).take(self._above, axis=1)
+        return np.concatenate([start - self._over, start + way - self._over])
+
+    def _places_at(self, rows: Sequence[Joints]) -> AnyFloats:
+        """Starts and ways (end less start) of all capsules ``[n, 3, 2 capsules]``: linear in the
+        axes and places of the links' frames.
+        """
+        at = np.array([self._frames_at(q) for q in rows]).reshape(len(rows), -1, 3)
+        return at.transpose(0, 2, 1) @ self._places
+
+    def _heights(self, places: AnyFloats) -> FloatRows:
+        start, way = (self._normal @ places).reshape(len(places), 2, -1).swapaxes(0, 1)
         height = (start + np.minimum(way, 0.0)).take(self._above, axis=1)
-        return np.concatenate([between, height - self._over], axis=1)
+        return height - self._over
 
     def _frames_at(self, q: Joints) -> Sequence[Frame]:
         """Of the base and of every link, in the base frame."""

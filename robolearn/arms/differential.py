@@ -119,7 +119,9 @@ class DampedStep:
                 twist, limited = held, Limited.SINGULAR
         travel, turn = inverse[:, :3].dot(twist[:3]), inverse[:, 3:].dot(twist[3:])
         qd, why = self._slowed(q.tolist(), jacobian, travel.tolist(), turn.tolist())
-        return Step(np.array(qd), limited | why, smallest, inverse)
+        # Together only where there are two: an operation of flags takes as long as one of numpy's.
+        both = limited | why if limited and why else limited or why
+        return Step(np.array(qd), both, smallest, inverse)
 
     def _slowed(
         self, q: list[float], J: Jacobian, travel: list[float], turn: list[float]
@@ -146,6 +148,8 @@ class DampedStep:
         found: list[tuple[int, float]] = []
         crossed = False
         for i, (at, v, (low, high, most, a)) in enumerate(zip(q, qd, self._rows, strict=True)):
+            if high - at > _FAR and at - low > _FAR:
+                continue
             for side, room in ((1.0, high - at), (-1.0, at - low)):
                 if room > _FAR:
                     continue

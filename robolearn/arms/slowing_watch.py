@@ -26,9 +26,13 @@ class SlowingWatch:
         self._linger = max(1, round(_LINGER_S * rate_hz))
         self._seen, self._left = [0] * len(_SLOWED_BY), [0] * len(_SLOWED_BY)
         self._told = Slowed.OVER
+        # Nothing is remembered that a period without limits would change.
+        self._calm = True
 
     def changed(self, limited: Limited) -> Slowed | None:
         """What is to be told after a tick in which that held the arm back; None: nothing new."""
+        if limited is Limited.NONE and self._calm:
+            return None
         bits, seen, left, now = limited.value, self._seen, self._left, Slowed.OVER
         for k, (bit, slowed) in enumerate(_SLOWED_BY):
             if bits & bit:
@@ -40,6 +44,7 @@ class SlowingWatch:
                 left[k] = max(left[k] - 1, 0)
             if left[k] and now is Slowed.OVER:
                 now = slowed
+        self._calm = not (any(seen) or any(left))
         if now is self._told:
             return None
         self._told = now

@@ -21,13 +21,10 @@ from robolearn.geometry import (
     Quaternions,
     pose,
     quat_from_rotation,
-    rot_x,
     rotation_from_quat,
     rotation_from_rotvec,
-    yaw_of,
 )
 
-_DOWN = rot_x(math.pi)
 # A quaternion's norm may be off by this much (it is normalised).
 _NORM_SLACK = 0.05
 
@@ -83,7 +80,9 @@ class ToolCommand:
 
 
 def _xyz_yaw(T: Pose) -> Values:
-    return np.array([*T[:3, 3], yaw_of(T[:3, :3] @ _DOWN)])
+    # Turned to point up, a tool keeps its x axis.
+    (xx, _, _, x), (xy, _, _, y), (_, _, _, z), _ = T.tolist()
+    return np.array((x, y, z, math.atan2(xy, xx)))
 
 
 TOOL_COMMANDS: dict[str, ToolCommand] = {

@@ -159,9 +159,10 @@ class ToolDrive:
         # Near a singularity the tool moves otherwise than it was asked to, but no faster.
         made = J.dot(wish)
         self.limited = self._limited(step.limited, asked, made)
-        wish = wish * min(
+        kept = min(
             _slower(made[:3], limits.max_speed), _slower(made[3:], limits.max_rotation_speed)
         )
+        wish = wish if kept == 1.0 else wish * kept
         change = J.dot(wish - qd)
         share = min(
             _share(change[:3], bend[:3], self._change), _share(change[3:], bend[3:], self._turn)

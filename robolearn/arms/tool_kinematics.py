@@ -1,7 +1,8 @@
 """Computes where the tip of an arm's tool is in a frame of the cell, and how the joints move it.
 
-Both are asked for several times per tick of a supervisor. For arms of the standard Denavit-
-Hartenberg convention (UR) they are made of plain numbers, which takes half of numpy's time.
+Both are asked for several times per tick of a supervisor, mostly at the joint positions that were
+asked for before. For arms of the standard Denavit-Hartenberg convention (UR) they are made of plain
+numbers, which takes half of numpy's time.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class ToolKinematics:
     _start: Frame = field(init=False, repr=False)
     _end: Frame = field(init=False, repr=False)
     _rows: DhRows | None = field(init=False, repr=False)
+    # Angles, frames and tip that were asked for last.
+    _last: list[tuple[list[float], list[Frame], Pose]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         T = inverse(self.T_base_frame)
@@ -43,11 +46,12 @@ class ToolKinematics:
         object.__setattr__(self, "_start", numbers_of(T))
         object.__setattr__(self, "_end", numbers_of(self._T_last_tip))
         object.__setattr__(self, "_rows", dh_rows(self.arm))
+        object.__setattr__(self, "_last", [([], [], T)])
 
     def pose(self, q: Joints) -> Pose:
-        """``T_frame_tip [4, 4]`` at joint positions ``q [dof]``."""
+        """``T_frame_tip [4, 4]`` at joint positions ``q [dof]``; not to be written to."""
         if self._rows is not None:
-            return _tip(chain_frames(self._start, self._rows, q.tolist())[-1], self._end)
+            return self._chain(self._rows, q.tolist())[1]
         return self._T_frame_base.dot(self.arm.frames(q)[-1]).dot(self._T_last_tip)
 
     def pose_rows(self, q: JointRows) -> PoseRows:
@@ -55,10 +59,11 @@ class ToolKinematics:
         return self._T_frame_base @ self.arm.fk_rows(q) @ self.T_flange_tip
 
     def pose_jacobian(self, q: Joints) -> tuple[Pose, Jacobian]:
-        """``T_frame_tip`` and the tip's Jacobian ``[6, dof]`` in the axes of the frame."""
+        """``T_frame_tip`` (not to be written to) and the tip's Jacobian ``[6, dof]`` in the axes of
+        the frame.
+        """
         if self._rows is not None:
-            chain = chain_frames(self._start, self._rows, q.tolist())
-            tip = _tip(chain[-1], self._end)
+            chain, tip = self._chain(self._rows, q.tolist())
             return tip, _columns(chain, tip[:3, 3].tolist())
         frames = self.arm.frames(q)
         T = self._T_frame_base.dot(frames[-1]).dot(self._T_last_tip)
@@ -71,6 +76,15 @@ class ToolKinematics:
         out[2] = z[0] * r[1] - z[1] * r[0]
         out[3:] = z
         return T, out
+
+    def _chain(self, rows: DhRows, angles: list[float]) -> tuple[list[Frame], Pose]:
+        known, chain, tip = self._last[0]
+        if angles != known:
+            chain = chain_frames(self._start, rows, angles)
+            tip = _tip(chain[-1], self._end)
+            # One assignment: another thread sees the old three or the new.
+            self._last[0] = angles, chain, tip
+        return chain, tip
 
     def joints(self, T_frame_tip: Pose, near: Joints) -> Joints:
         """Joint positions ``[dof]`` with the tip there, on the branch of ``near``; DataError where
@@ -87,7 +101,7 @@ def _tip(last: Frame, end: Frame) -> Pose:
         for u, v, w in zip(end[0::3], end[1::3], end[2::3], strict=True)
     ]
     (ax, ay, az), (bx, by, bz), (cx, cy, cz), (qx, qy, qz) = columns
-    return np.array(
+    T = np.array(
         (
             (ax, bx, cx, px + qx),
             (ay, by, cy, py + qy),
@@ -95,6 +109,8 @@ def _tip(last: Frame, end: Frame) -> Pose:
             (0.0, 0.0, 0.0, 1.0),
         )
     )
+    T.flags.writeable = False
+    return T
 
 
 def _columns(frames: Sequence[Frame], tip: Sequence[float]) -> Jacobian:

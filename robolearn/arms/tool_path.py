@@ -85,14 +85,8 @@ class ToolPathLimits:
 
     def outside(self, place: Vector) -> float:
         """How far a place ``[3]`` [m] is outside the workspace, along the worst axis."""
-        return float(
-            max(
-                max(low - v, v - high, 0.0)
-                for low, v, high in zip(
-                    self.workspace_low, place.tolist(), self.workspace_high, strict=True
-                )
-            )
-        )
+        (a, b, c), (x, y, z), (d, e, f) = self.workspace_low, place.tolist(), self.workspace_high
+        return max(a - x, x - d, b - y, y - e, c - z, z - f, 0.0)
 
 
 class ToolPath:

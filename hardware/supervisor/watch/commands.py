@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
-
-import numpy as np
 
 from hardware.devices.gripper_config import FAR_M
 from hardware.supervisor.follower import Follower
@@ -55,15 +54,16 @@ class CommandCheck:
         return found
 
     def trimmed(self, target: Target) -> Target:
-        """The command with its plan up to the first action that would be refused as a command."""
-        for k, row in enumerate(target.plan):
-            if self._follower.outside(row) > self._follower.far:
-                return dataclasses.replace(target, plan=target.plan[:k])
+        """The command without its plan where the first action of that would be refused as a
+        command: no other one is ever followed.
+        """
+        if len(target.plan) and self._follower.outside(target.plan[0]) > self._follower.far:
+            return dataclasses.replace(target, plan=target.plan[:0])
         return target
 
     def _defect(self, target: Target, age_s: float, last: Target | None) -> Defect | None:
-        values = np.concatenate([target.value, target.plan.reshape(-1), target.gripper])
-        if not np.all(np.isfinite(values)):
+        values = (target.value, target.plan.reshape(-1), target.gripper)
+        if not all(math.isfinite(v) for part in values for v in part.tolist()):
             return Defect(Cause.NOT_FINITE)
         backward = last is not None and target.seq <= last.seq
         if backward or not -self._config.ahead_s <= age_s <= self._config.late_s:

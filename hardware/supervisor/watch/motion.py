@@ -53,7 +53,7 @@ class MotionCheck:
 
     def defect(self, state: RobotState, now_ns: int, *, free: bool) -> Defect | None:
         """What a fresh state breaks; ``free``: a hand guides the arm, it follows nobody."""
-        error = 0.0 if free else self._following.error(state.joint_position)
+        error = 0.0 if free else self._following.error(state.joint_position, self._astray.limit)
         if self._astray.over(error, now_ns):
             return Defect(Cause.FOLLOWING_ERROR, error, self._astray.limit)
         excess = None if free else self._resumed.excess(state, now_ns)

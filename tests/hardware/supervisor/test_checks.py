@@ -76,3 +76,16 @@ def test_a_following_error_is_that_to_the_nearest_of_the_newest_set_points():
     # Of three set-points that are kept; the worst joint of each counts.
     assert check.error(np.array([0.2, -0.25])) == pytest.approx(0.05)
     assert check.error(np.zeros(2)) == pytest.approx(0.2)
+
+
+def test_a_following_error_that_is_small_enough_needs_no_search():
+    check = FollowingCheck(2, 100.0, 0.1)
+    check.reset(np.zeros(2))
+    for k in range(5):
+        check.sent(np.array([0.1 * k, 0.0]))
+    at = np.array([0.21, 0.0])
+    # The nearest is .01 away, the newest .19.
+    assert check.error(at) == pytest.approx(0.01)
+    assert check.error(at, enough=0.1) == pytest.approx(0.01)
+    assert check.error(at, enough=0.2) == pytest.approx(0.19)
+    assert not check.error(np.array([np.nan, 0.9]), enough=0.2) <= 0.2

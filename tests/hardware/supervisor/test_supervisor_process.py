@@ -9,6 +9,7 @@ import queue
 import signal
 import socket
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -61,6 +62,15 @@ def test_the_supervisor_is_a_process_and_session_of_its_own(fake):
     assert os.getpgid(client.pid) != os.getpgid(0)
     if client.real_time:
         assert os.sched_getscheduler(client.pid) == os.SCHED_FIFO
+
+
+def test_a_real_time_supervisor_keeps_its_memory(fake):
+    client, _, _ = fake
+    if not client.real_time:
+        pytest.skip("no real-time priority here")
+    status = Path(f"/proc/{client.pid}/status").read_text()
+    locked_kb = next(int(row.split()[1]) for row in status.splitlines() if row.startswith("VmLck"))
+    assert locked_kb > 1000
 
 
 def test_estop_latches_until_cleared(fake):
