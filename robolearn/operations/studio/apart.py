@@ -32,6 +32,10 @@ class ComputingError(RobolearnError, RuntimeError):
     """A document could not be made beside the server."""
 
 
+class BusyError(ComputingError):
+    """It was not begun: others wait for the same process."""
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
     """What the process answers: a document as JSON, or bytes as they are, or why there is none."""
@@ -54,10 +58,11 @@ class Apart:
     def make(self, place: str, *args: Any) -> bytes:
         """The document that ``module:function`` makes of ``args``, as JSON; bytes as they are.
 
-        Raises :class:`ComputingError` where it makes none, and where too many wait already.
+        Raises :class:`ComputingError` where it makes none, :class:`BusyError` where too many wait
+        already.
         """
         if not self._waiting.acquire(timeout=WAIT_S):
-            raise ComputingError("other things are being computed; ask again in a moment")
+            raise BusyError("other things are being computed; ask again in a moment")
         try:
             made = self._pool_now().submit(_made, place, args).result()
         except BrokenProcessPool as error:

@@ -1,5 +1,6 @@
 // Asks the server. What it says of an error is thrown as an Error whose text can be shown as it is.
 
+const BUSY = 503, BUSY_PAUSE_MS = 1000, BUSY_TRIES = 60;
 const TYPES = {f4: Float32Array, i4: Int32Array, u1: Uint8Array};
 
 function unpacked(key, value) {
@@ -29,8 +30,23 @@ async function ask(path, options) {
   return answered(response);
 }
 
-/** A document of the API; packed arrays become {shape, data: typed array}. */
-export function getJson(path, {signal} = {}) { return ask(path, {signal}); }
+let asker = 0;
+
+/** Another view is shown: nobody asks on for the one before. */
+export function moveOn() { asker++; }
+
+/**
+ * A document of the API; packed arrays become {shape, data: typed array}. While the server computes
+ * other things it is asked again, as long as the view that asks is shown.
+ */
+export async function getJson(path, {signal} = {}) {
+  const mine = asker;
+  for (let tries = 1; ; tries++) {
+    try { return await ask(path, {signal}); }
+    catch (error) { if (error.status !== BUSY || tries === BUSY_TRIES || mine !== asker) throw error; }
+    await new Promise((wake) => setTimeout(wake, BUSY_PAUSE_MS));
+  }
+}
 
 /** Post a document. */
 export function postJson(path, document_) {

@@ -41,6 +41,24 @@ export function table(columns, rows, {link, chosen} = {}) {
   return el("div.scroll", el("table", el("thead", head), el("tbody", body)));
 }
 
+/**
+ * Puts what `made()` gives in the place of what is in `host`. What somebody has unfolded stays so,
+ * the focus stays where it was, and where nothing differs nothing is touched.
+ */
+export function refill(host, made) {
+  const unfolded = new Set([...host.querySelectorAll("details[open] > summary")].map((s) => s.textContent));
+  const active = document.activeElement, held = active !== host && host.contains(active) ? [active.localName, called(active)] : null;
+  const fresh = [made()].flat(3).filter(Boolean);
+  if (fresh.length === host.childNodes.length && fresh.every((node, k) => node.isEqualNode(host.childNodes[k]))) return;
+  host.replaceChildren(...fresh);
+  for (const s of host.querySelectorAll("details:not([open]) > summary")) if (unfolded.has(s.textContent)) { s.parentNode.open = true; s.parentNode.dispatchEvent(new Event("toggle")); }
+  if (!held || active.isConnected && document.activeElement === active) return;
+  const again = [...host.querySelectorAll(held[0])].find((n) => called(n) === held[1]);
+  if (again) again.focus({preventScroll: true});
+}
+
+const called = (n) => n.dataset.row || n.getAttribute("href") || n.getAttribute("aria-label") || n.textContent;
+
 export const fmt = {
   number(value, digits = 3) {
     if (value === null || value === undefined || Number.isNaN(value)) return "–";

@@ -1,7 +1,8 @@
 // Everything found: one table per kind, filtered by words.
 
-import {el, fmt, table} from "./dom.js";
+import {el, fmt, refill, table} from "./dom.js";
 
+const MINUTE_MS = 60e3;
 const ORDER = ["store", "run", "evaluation", "trial_session", "deployment", "scene", "capture", "certificate"];
 
 export async function show(main, place, app) {
@@ -15,7 +16,7 @@ export async function show(main, place, app) {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     const fits = (t) => words.every((w) => `${t.where} ${t.kind}`.toLowerCase().includes(w));
     const found = app.things.filter(fits);
-    counts.replaceChildren(...[["", "all"], ...ORDER.filter((k) => app.listing.counts[k]).map((k) => [k, app.words[k][1]])].map(([k, text]) =>
+    refill(counts, () => [["", "all"], ...ORDER.filter((k) => app.listing.counts[k]).map((k) => [k, app.words[k][1]])].map(([k, text]) =>
       el("a.button", {href: `#/${k ? `?kind=${k}` : ""}`, "aria-current": k === kind ? "true" : null}, `${text} ${k ? app.listing.counts[k] : app.things.length}`)));
     const parts = [];
     for (const k of ORDER) {
@@ -25,7 +26,7 @@ export async function show(main, place, app) {
     }
     if (!parts.length) parts.push(empty(app, words.length));
     if (app.listing.left_out) parts.push(el("div.problem", `${fmt.count(app.listing.left_out, "thing")} more are there and not listed: name folders further down.`));
-    body.replaceChildren(...parts);
+    refill(body, () => parts);
   }
 
   input.addEventListener("input", () => {
@@ -46,6 +47,9 @@ export async function show(main, place, app) {
   }
   app.live(draw);
   draw();
+  // "Just now" is not so for ever.
+  const timer = setInterval(draw, MINUTE_MS);
+  return () => clearInterval(timer);
 }
 
 function things(rows, app) {

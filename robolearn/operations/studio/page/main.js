@@ -1,6 +1,6 @@
 // The shell: reads the address, shows a view in the page, tells it of changes.
 
-import {getJson, listen} from "./api.js";
+import {getJson, listen, moveOn} from "./api.js";
 import {el} from "./dom.js";
 import {setKeys, toggle} from "./keys.js";
 import {EXTRA, VIEWS, WORDS} from "./views.js";
@@ -66,11 +66,11 @@ function title(thing, text, trail) {
 
 async function route() {
   const mine = ++turn;
+  moveOn();
   if (end) { const stop = end; end = null; stop(); }
   live = null;
   setKeys([]);
   blank();
-  main.replaceChildren(el("p.waiting", "…"));
   const at = place();
   try {
     if (!listing) await look();
@@ -80,7 +80,6 @@ async function route() {
       throw new Error("This is not here (any more). It may have been moved, or studio looks into other folders now.");
     }
     if (mine !== turn) return;
-    main.replaceChildren();
     const stop = await module_.show(main, at, app(thing, mine));
     if (mine !== turn) { if (stop) stop(); return; }
     end = stop || null;

@@ -18,6 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route as Address
 
 from robolearn.errors import RobolearnError
+from robolearn.operations.studio.apart import BusyError
 from robolearn.operations.studio.asking import Ask, NotHere, Picture
 from robolearn.operations.studio.encoding import encode
 from robolearn.operations.studio.library import Library
@@ -124,6 +125,8 @@ def _handled(route: Route, ask: Ask) -> Response:
         return Response(encode(made), media_type="application/json")
     except NotHere as error:
         return error_json(str(error), HTTPStatus.NOT_FOUND)
+    except BusyError as error:
+        return error_json(str(error), HTTPStatus.SERVICE_UNAVAILABLE)
     except (RobolearnError, OSError) as error:
         return error_json(str(error) or type(error).__name__, HTTPStatus.UNPROCESSABLE_ENTITY)
     except Exception as error:

@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from eval.trials.table import TrialStore
-from robolearn.operations.studio.apart import Apart, ComputingError
+from robolearn.operations.studio.apart import Apart, BusyError, ComputingError
 from robolearn.operations.studio.library import Library
 from robolearn.operations.studio.server.app import studio_app
 from tests.eval.report_folder import trial
@@ -24,6 +24,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Generator[TestClient]:
     for name in ("one", "two"):
         make_run(folder / "runs" / name)
     (folder / "runs" / "one" / "certificate.json").write_text("{}")
+    (folder / "runs" / "begun").mkdir()
+    (folder / "runs" / "begun" / "practice.jsonl").write_text("")
     (folder / "runs" / "two" / "config.yaml").write_text("policy: [broken")
     for name, kind in (("sim", "sim"), ("robot", "robot")):
         rows = [trial(p, "w", i, 0.4, False, kind=kind, episode=f"{p}{i}" if kind != "sim" else "")
@@ -47,6 +49,22 @@ def test_a_certified_run_is_a_run_and_a_certificate(client, ids) -> None:
     assert ("certificate", "runs/one/certificate.json") in ids
     answer = client.get(f"/api/things/{ids['run', 'runs/one']}/run").json()
     assert (answer["state"], answer["certified"]) == ("finished", True)
+
+
+def test_a_run_that_logged_nothing_yet_has_no_curves(client, ids) -> None:
+    answer = client.get(f"/api/things/{ids['run', 'runs/begun']}/curves?since=9&mark=9")
+    assert answer.status_code == 200
+    assert (answer.json()["columns"], answer.json()["next"]) == ({}, 0)
+
+
+def test_who_asks_while_others_wait_is_told_to_ask_again(client, ids, monkeypatch) -> None:
+    def busy(*_: object) -> bytes:
+        raise BusyError("other things are being computed; ask again in a moment")
+
+    monkeypatch.setattr(Apart, "make", busy)
+    answer = client.get(f"/api/things/{ids['evaluation', 'sim']}/evaluation")
+    assert answer.status_code == 503
+    assert "ask again" in answer.json()["error"]
 
 
 def test_curves_are_read_on_and_runs_told_apart(client, ids) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from eval.trials.table import TrialStore
 from robolearn.config import from_dict
 from robolearn.data.reading.selection import DataConfig
 from robolearn.data.store.store import EpisodeStore
@@ -15,6 +16,7 @@ from robolearn.operations.studio.apart import Apart
 from robolearn.operations.studio.server.serve import Studio, serve_studio
 from tests.browser import Tab, chromium
 from tests.episodes import TOOL, small_episode
+from tests.eval.report_folder import trial
 from tests.robolearn.operations.studio.lab import computed_here, tiny_lab
 from tests.waiting import wait_until
 
@@ -328,6 +330,126 @@ def test_every_view_of_a_lab_is_filled(lab: Studio, filled: Tab, view: str):
     for word in words:
         filled.wait_for(f"document.querySelector('main').textContent.includes({word!r})")
     assert looks(filled, view) == []
+    assert filled.errors == []
+
+
+# Answers come apart, as over a slow line; what moves meanwhile is summed (layout shift, without
+# what a person asked for by a key or a click), and headings that were drawn elsewhere are named.
+SHIFTS = """(() => {
+  window.shifts = []; window.moved = [];
+  new PerformanceObserver((list) => { for (const e of list.getEntries()) if (!e.hadRecentInput)
+    window.shifts.push([e.value, ...e.sources.map((s) => s.node?.textContent?.slice(0, 60))]); })
+    .observe({type: "layout-shift"});
+  let main = null, seen = new Map();
+  const look = () => {
+    const now = document.querySelector("main");
+    if (now !== main) { main = now; seen = new Map(); }
+    for (const h of main.querySelectorAll("h1, h2, .chosen-world, .plot")) {
+      const name = `${h.localName} ${h.textContent.slice(0, 20)}`;
+      const at = h.getBoundingClientRect().top + main.scrollTop;
+      const was = seen.get(name) ?? at;
+      if (Math.abs(was - at) > 1) window.moved.push([name, was, at]);
+      seen.set(name, at);
+    }
+    requestAnimationFrame(() => setTimeout(look));
+  };
+  look();
+  const fetched = window.fetch;
+  let answers = 0;
+  window.fetch = async (...asked) => {
+    const answer = await fetched(...asked);
+    await new Promise((go) => setTimeout(go, 25 * (1 + answers++ % 3)));
+    return answer;
+  };
+})()"""
+MOST_SHIFT = 0.01
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_nothing_moves_while_a_view_fills(lab: Studio, filled: Tab, width: int, height: int):
+    filled.size(width, height)
+    filled.open(lab.url)
+    filled.wait_for("!!document.querySelector('td a')")
+    # For half a second what moves is put down to the window that became another one.
+    filled.evaluate("new Promise((go) => setTimeout(go, 600))")
+    filled.evaluate(SHIFTS)
+    point = next(t.id for t in lab.library.things() if t.where == "point")
+    store = f"#/store/{point}"
+    views = {
+        "wall": (store, ["2 episodes"]),
+        "table": (f"{store}?view=table", ["ep_000001"]),
+        "scatter": (f"{store}?view=scatter", ["drag to choose"]),
+        "episode": (f"{store}/episode/1?t=0.5", ["what the policy wanted"]),
+        **_lab_views(lab),
+    }
+    found: dict[str, object] = {}
+    for view, (address, words) in views.items():
+        filled.evaluate(f"location.hash = '{address}'")
+        for word in words:
+            filled.wait_for(f"document.querySelector('main').textContent.includes({word!r})")
+        shifts, moved = filled.evaluate(
+            "new Promise((go) => setTimeout(() => { const found = [window.shifts, window.moved];"
+            " [window.shifts, window.moved] = [[], []]; go(found); }, 120))"
+        )
+        if sum(shift[0] for shift in shifts) > MOST_SHIFT or moved:
+            found[view] = (shifts, moved)
+    assert found == {}
+    assert filled.errors == []
+
+
+def test_losses_on_held_out_episodes_lie_over_their_own(lab: Studio, filled: Tab):
+    address, words = _lab_views(lab)["run"]
+    filled.evaluate(f"location.hash = '{address}'")
+    for word in words:
+        filled.wait_for(f"document.querySelector('main').textContent.includes({word!r})")
+    plots = filled.evaluate(
+        "[...document.querySelectorAll('.plot')].map((p) => [p.firstChild.textContent,"
+        " [...p.querySelectorAll('.u-label')].map((l) => l.textContent)])"
+    )
+    assert ["loss/flow", ["updates", "one", "one, held out"]] in plots
+    assert not any(title.startswith("held out") for title, _ in plots)
+
+
+def test_what_somebody_holds_stays_while_new_things_come(lab: Studio, filled: Tab):
+    ids = {t.where: t for t in lab.library.things()}
+    filled.evaluate(f"location.hash = '#/evaluation/{ids['sim'].id}'")
+    filled.wait_for(
+        "[...document.querySelectorAll('summary')].some((s) => /pairs$/.test(s.textContent))"
+    )
+    filled.evaluate(
+        "[...document.querySelectorAll('summary')].find((s) => /pairs$/.test(s.textContent))"
+        ".click(); document.querySelectorAll('.dot')[7].focus();"
+        " window.held = document.activeElement.ariaLabel"
+    )
+    with TrialStore(ids["sim"].path) as table:
+        table.add([trial("p0", "sim", 10, 0.3, False, policy_hash="h-p0")])
+    lab.library.look()
+    filled.wait_for("document.querySelector('main').textContent.includes('41 trials')")
+    assert filled.evaluate("document.activeElement.ariaLabel === window.held")
+    assert filled.evaluate(
+        "[...document.querySelectorAll('details[open]')].some((d) => /pairs/.test(d.textContent))"
+    )
+    filled.evaluate(f"location.hash = '#/run/{ids['two'].id}'")
+    filled.wait_for("document.querySelector('main').textContent.includes('40 of 60')")
+    filled.evaluate(
+        "document.querySelector('main select').focus(); window.held = document.activeElement"
+    )
+    with (ids["two"].path / "metrics.jsonl").open("a") as log:
+        log.write('{"step": 50, "seconds": 5.0, "loss/flow": 0.02}\n')
+    filled.wait_for("document.querySelector('main').textContent.includes('50 of 60')")
+    assert filled.evaluate("document.activeElement === window.held && window.held.isConnected")
+    assert filled.errors == []
+
+
+def test_a_page_asks_again_while_the_server_is_busy(lab: Studio, filled: Tab):
+    filled.evaluate("""(() => { let refused = 0; const fetched = window.unasked = window.fetch;
+      window.fetch = (where, more) => String(where).endsWith("/scene") && refused++ < 1
+        ? Promise.resolve(new Response('{"error": "busy"}', {status: 503}))
+        : fetched(where, more); })()""")
+    address, words = _lab_views(lab)["scene"]
+    filled.evaluate(f"location.hash = '{address}'")
+    filled.wait_for(f"document.querySelector('main').textContent.includes({words[0]!r})")
+    filled.evaluate("window.fetch = window.unasked")
     assert filled.errors == []
 
 

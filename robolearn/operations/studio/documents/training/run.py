@@ -182,12 +182,13 @@ def _text(file: Path) -> str:
 def _state(path: Path, provenance: Mapping[str, Any], facts: RunFacts, now_s: float) -> State:
     if provenance.get("complete") is True:
         return "finished"
-    if not facts.settings and not provenance and not facts.log:
+    # Before a practice has learned anything there is only what it has flown.
+    if not (facts.settings or provenance or facts.log or (path / PRACTISED).is_file()):
         return "unreadable"
     newest = max(
         (
             (path / name).stat().st_mtime
-            for name in (JOURNAL, "provenance.json", "config.yaml")
+            for name in (JOURNAL, PRACTISED, "provenance.json", "config.yaml")
             if (path / name).is_file()
         ),
         default=0.0,

@@ -105,8 +105,9 @@ class EpisodeView {
       words.textContent = `scene ${made.scene}, as recorded${made.words ? ` (${made.words})` : ""} · drag turns, Shift moves, the wheel zooms`;
     } catch (error) {
       if (this.ended) return;
-      box.remove();
-      words.textContent = `No scene in three dimensions: ${error.message}`;
+      // Its room stays: what lies below does not move.
+      box.replaceChildren(el("p.muted.small", `No scene in three dimensions: ${error.message}`));
+      words.textContent = "";
     }
   }
 
@@ -154,7 +155,7 @@ class EpisodeView {
 
   describe() {
     const {d} = this;
-    this.outcome.replaceChildren(el(d.success ? "strong.good" : "strong.bad", d.success ? "✓ success" : "✗ no success"), el("span.muted", ` best progress ${fmt.number(d.score)}${d.reason ? `, ${d.reason}` : ""}`));
+    this.outcome.replaceChildren(el(d.success ? "strong.good" : "strong.bad", d.success ? "✓ success" : "✗ no success"), el("span.muted", ` best progress ${fmt.number(d.score)}${d.reason ? `, ${d.reason.replaceAll("_", " ")}` : ""}`));
     const fact = (name, value) => value ? [el("dt", name), el("dd", value)] : [];
     const act = (text, key, what) => el("button", {type: "button", title: `key ${key}`, onclick: () => this.tell(what)}, text);
     const events = [...d.events, ...d.markers_s.map((t) => ({what: "cut here", begin_s: t, end_s: t}))].sort((a, b) => a.begin_s - b.begin_s);

@@ -13,7 +13,7 @@ export class Fan {
     Object.assign(this, {app, m, d, show, tick: 0, shown: false, ended: false});
     const runs = app.things.filter((t) => t.kind === "run"), here = (id) => runs.some((t) => t.id === id);
     this.run = here(d.wanted.run) ? d.wanted.run : here(m.asked.run) ? m.asked.run : "";
-    this.words = el("p.muted.small", {role: "status"});
+    this.words = el("p.muted.small.wanted", {role: "status"});
     this.box = el("input", {type: "checkbox", checked: m.asked.on && Boolean(this.run), onchange: () => this.turned()});
     this.pick = el("select", {"aria-label": "Run that is asked what it wants", onchange: () => { this.run = m.asked.run = this.pick.value; if (this.run) this.box.checked = true; this.turned(); }},
       el("option", {value: ""}, "choose a run …"), runs.map((t) => el("option", {value: t.id, selected: t.id === this.run}, `${t.name} (${t.where})`)));
@@ -55,10 +55,11 @@ export class Fan {
   async asked() {
     if (!this.on) return;
     const {tick, run} = this;
-    this.words.textContent = `asking ${this.name} …`;
+    this.words.setAttribute("aria-busy", "true");
     let found, why = "";
     try { found = await getJson(`${of(run, "samples")}?store=${this.app.thing.id}&episode=${this.d.place}&tick=${tick}&count=${CHUNKS}`); }
     catch (error) { why = error.message; }
+    this.words.removeAttribute("aria-busy");
     if (!this.on) return;
     if (tick !== this.tick || run !== this.run) { this.words.textContent = ""; return; }
     why = why || found.problems.map((p) => p.words).join(" ") || (found.episode === this.d.id ? "" : "the store changed meanwhile: open the episode again");

@@ -12,16 +12,20 @@ export class Log {
     this.mark = 0;
     this.damaged = 0;
     this.problem = "";
+    this.gone = false;
   }
 
   async pull() {
     let grown = false, part;
+    // What is not here any more is not asked for again and again.
+    if (this.gone) return false;
     do {
       try { part = await getJson(`${of(this.id, "curves")}?since=${this.next}&mark=${this.mark}`); this.problem = ""; }
-      catch (error) { grown = grown || this.problem !== error.message; this.problem = error.message; return grown; }
+      catch (error) { this.gone = error.status === 404; grown = grown || this.problem !== error.message; this.problem = error.message; return grown; }
+      grown = grown || part.fresh && this.lines > 0;
       if (part.fresh) { this.columns.clear(); this.lines = 0; this.damaged = 0; }
       this.damaged += part.damaged;
-      grown = this.take(part) || part.fresh || grown;
+      grown = this.take(part) || grown;
       this.next = part.next;
       this.mark = part.mark;
     } while (part.more);

@@ -1,31 +1,33 @@
 // An evaluation: rates, comparisons, failures, and every trial as a dot; live while trials run.
 
 import {getJson, of} from "../api.js";
-import {command, el, fmt} from "../dom.js";
+import {command, el, fmt, refill} from "../dom.js";
 import {facts, folded, oneAtATime, picker, problems, section, tag} from "./parts.js";
 import {agreement, comparison, failures, generalisation, rates, results, sentence, variants} from "./results.js";
 import {dots, player} from "./trials.js";
 
+const STILL_LIVE_MS = 61e3;
 const TRIED = ["evaluation", "deployment", "trial_session"];
 
 export async function show(main, place, app) {
   app.title(app.thing.name);
   const play = player(app), strip = dots(app, app.thing.id, play), state = {world: "", a: place.query.get("a") || "", b: place.query.get("b") || ""};
-  const head = el("div"), body = el("div");
-  main.append(head, body);
-  let drawn = "";
+  let drawn = "", timer = 0;
 
   const look = oneAtATime(async () => {
-    const d = await getJson(of(app.thing.id, "evaluation"));
-    head.replaceChildren(
-      el("h1", d.name, " ", d.live ? tag("trials came within the last minute", "good") : ""),
-      el("p.muted", fmt.count(d.trials, "trial"), d.data ? ` · suite ${d.data.asked.suite} · ${fmt.count(d.data.asked.policies.length, "policy", "policies")}, ${fmt.count(d.data.asked.worlds.length, "world")}` : ""),
-      d.data && d.data.missing ? progress(d.data) : "", problems(d.problems));
-    const now = JSON.stringify([d.trials, d.data && d.data.missing, d.problems]);
+    const d = await getJson(of(app.thing.id, "evaluation")), trials = await strip.load();
+    clearTimeout(timer);
+    // That trials came within the last minute is not so for ever.
+    if (d.live) timer = setTimeout(look, STILL_LIVE_MS);
+    const now = JSON.stringify([d.trials, d.live, d.data && d.data.missing, d.rates, d.problems, trials]);
     if (now === drawn) return;
     drawn = now;
-    body.replaceChildren(...parts(d).flat().filter(Boolean));
-    await strip.look();
+    strip.draw(trials);
+    refill(main, () => [
+      el("h1", d.name, " ", d.live ? tag("trials came within the last minute", "good") : ""),
+      el("p.muted", fmt.count(d.trials, "trial"), d.data ? ` · suite ${d.data.asked.suite} · ${fmt.count(d.data.asked.policies.length, "policy", "policies")}, ${fmt.count(d.data.asked.worlds.length, "world")}` : ""),
+      d.data && d.data.missing ? progress(d.data) : "", problems(d.problems),
+      parts(d)]);
   });
 
   function progress(data) {
@@ -58,5 +60,5 @@ export async function show(main, place, app) {
   await look();
   app.live(look);
   app.keys([{key: "t", does: "go to the trials (arrow keys, Enter plays)", run: () => strip.focus()}]);
-  return () => play.end();
+  return () => { clearTimeout(timer); play.end(); };
 }

@@ -19,12 +19,13 @@ export function placer(app, captures, chosen) {
   const object = el("select", {"aria-label": "object", onchange: () => { state.name = object.value; filled(); }});
   const step = el("select", {"aria-label": "millimetres or degrees per key"}, STEPS.map((s) => el("option", {value: s, selected: s === "1"}, s)));
   const fields = AXES.map((axis, k) => el("input", {type: "number", step: "any", min: k < 3 ? -2000 : -180, max: k < 3 ? 2000 : 180, value: "0", "aria-label": `${axis} ${k < 3 ? "mm" : "degrees"}`, onchange: () => typed()}));
-  const line = el("p.small", {role: "status"}), told = el("div");
+  const line = el("p.small.two-lines", {role: "status"}), told = el("div");
   let ended = false, generation = 0;
   over.style.opacity = 0;
 
   async function begin() {
     start.hidden = true;
+    place.classList.add("awaited");
     place.replaceChildren(
       el("div.row", el("label.row", el("span.muted", "picture"), picture), el("label.row", el("span.muted", "object"), object), el("label.row", el("span.muted", "step"), step, el("span.muted", "mm, degrees")),
         el("button", {type: "button", onclick: () => { delete state.moves[state.name]; filled(); look(); }}, "as it was")),

@@ -3,7 +3,7 @@
 import {colour, el, fmt} from "../dom.js";
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 
-const MOST = 3000;
+const MOST = 3000, MOST_NAMED = 8;
 const WHOLE = Array.from({length: 10}, (_, k) => [1, 2, 5].map((n) => n * 10 ** k)).flat();
 
 function roomy(_, low, high) {
@@ -52,10 +52,11 @@ function joined(series) {
  * of its place and does not change with what it shows. A series with `bars: {low, high, shift}` is
  * drawn as points with intervals, `shift` pixels beside their place, and as no line. `whole`: only
  * whole numbers are marked on the axis, and points at its ends have room for their intervals.
+ * `named`: how many series it may come to show, whose names have their room from the first on.
  */
-export function plot(title, {x = "updates", height = 220, log = false, whole = false, yLimits = null} = {}) {
+export function plot(title, {x = "updates", height = 220, log = false, whole = false, yLimits = null, named = 0} = {}) {
   const place = el("div.plot-body"), node = el("figure.plot", el("figcaption", title), place);
-  place.style.minHeight = `${height + 34}px`;
+  place.style.minHeight = `${height}px`;
   let made = null, shape = "", last = [];
 
   function build(series) {
@@ -75,18 +76,20 @@ export function plot(title, {x = "updates", height = 220, log = false, whole = f
       hooks: {draw: [(u) => { for (const s of last) if (s.bars) bars(u, s); }]},
     }, joined(series), place);
     const legend = place.querySelector(".u-legend");
-    if (legend && series.length > 8) legend.remove();
+    if (series.length > MOST_NAMED) { legend.remove(); return; }
+    // Hidden ones hold the place of series that are not there yet.
+    for (let k = series.length; k < Math.min(named, MOST_NAMED); k++) legend.tBodies[0].append(el("tr.u-series.to-come", {"aria-hidden": "true"}, el("th", "–")));
   }
 
   function draw(series, force = false) {
     last = series;
-    if (!series.length) return;
+    if (!series.length && !named) return;
     const now = series.map((s) => `${s.label}|${s.tone}|${s.dash}|${s.x.length < 25}`).join("\n");
     if (force || now !== shape || !made) { shape = now; build(series); }
     else made.setData(joined(series));
   }
 
-  const again = () => { if (last.length) draw(last, true); };
+  const again = () => { if (made) draw(last, true); };
   const fit = new ResizeObserver(() => { if (made && Math.abs(place.clientWidth - made.width) > 2) made.setSize({width: Math.max(200, place.clientWidth), height}); });
   fit.observe(place);
   addEventListener("themechange", again);

@@ -1,30 +1,34 @@
 // What a practice came to, version by version of the weights: a table and a plot with intervals.
 
 import {getJson, of} from "../api.js";
-import {el, fmt} from "../dom.js";
-import {folded, interval, intervalText, problems, section, words} from "./parts.js";
+import {el, fmt, refill} from "../dom.js";
+import {interval, intervalText, problems, section, words} from "./parts.js";
 import {plot} from "./plots.js";
-
-const MOST_ROWS = 12;
 
 /** The section of one run; `draw()` asks again, `end()` lets go of its plot. */
 export function practice(id, title) {
-  const shown = plot("share of episodes that succeeded, 0 to 1 (95 % intervals)", {x: "version of the weights", whole: true, yLimits: [0, 1]});
-  const said = el("div"), table = el("div"), line = el("p.muted.small", {role: "status"}, "counting its episodes … (the first count takes some seconds)");
-  const node = section(title, said, shown.node, line, table);
+  const shown = plot("share of episodes that succeeded, 0 to 1 (95 % intervals)", {x: "version of the weights", whole: true, yLimits: [0, 1], named: 4});
+  // What comes later has its room: the plot, or why there is none, and a line that unfolds.
+  const said = el("div", el("p.waiting", {role: "status"}, "counting its episodes … (the first count takes some seconds)")), table = el("div");
+  const node = section(title, el("div.practised", said, shown.node),
+    el("p.muted.small", "While it practises a version explores, and versions meet other starts; on held-out starts it acts as it would be deployed, its parent on the same ones. Success is success without a person's help. Each interval stands for itself: among many versions some miss."),
+    el("details.folded", el("summary", "Version by version"), table));
   let ended = false;
+  shown.draw([]);
+  shown.node.classList.add("to-come");
 
   async function draw() {
     let d;
     try { d = await getJson(of(id, "practice")); }
     catch (error) { if (!ended) said.replaceChildren(el("div.problem", error.message)); return; }
     if (ended) return;
-    said.replaceChildren(problems(d.problems));
-    shown.node.hidden = !d.versions.some((v) => v.version !== null) && !d.tests.length;
-    line.textContent = d.versions.length || d.tests.length ? "While it practises a version explores, and versions meet other starts; on held-out starts it acts as it would be deployed, its parent on the same ones. Success is success without a person's help. Each interval stands for itself: among many versions some miss." : "No episode was finished yet.";
+    const plotted = d.versions.some((v) => v.version !== null) || d.tests.length > 0;
+    const any = d.versions.length || d.tests.length;
+    said.replaceChildren(problems(d.problems), d.problems.length ? "" : !any ? el("p.waiting", "No episode was finished yet.") : plotted ? "" : el("p.waiting", "Only its parent has driven so far: version by version, below."));
+    shown.node.classList.toggle("to-come", !plotted);
     shown.draw(series(d));
     const lines = rows(d);
-    table.replaceChildren(!lines.length ? "" : lines.length > MOST_ROWS ? folded(`All ${fmt.count(lines.length, "row")}`, () => [head(lines)]) : head(lines));
+    refill(table, () => lines.length ? head(lines) : el("p.muted", "Nothing yet."));
   }
 
   return {node, draw, end() { ended = true; shown.end(); }};

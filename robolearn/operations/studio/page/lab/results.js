@@ -43,7 +43,7 @@ export function comparison(found, rule, standings, state) {
     const e = w.effects.find((x) => (x.a === a.value && x.b === b.value) || (x.a === b.value && x.b === a.value));
     if (!e) { body.replaceChildren(el("p.muted", "These two were not compared here."), ...w.notes.map((n) => el("p.muted.small", sentence(n)))); return; }
     body.replaceChildren(el("div",
-      el("p.verdict", e.decision ? tag(`${e.decision} is better`, "good") : tag("not separated", "warn"), " ", sentence(e.words)),
+      el("p.verdict", e.decision ? tag(`${e.decision} is better`, "good") : tag("not separated", "warn"), " ", `${e.words}.`.replace(/\.\.$/, ".")),
       words(["", `${e.b} minus ${e.a}`, "", "p", "starts"], [
         ["success", interval(e.success, {from: -1, to: 1}), el("span.nowrap", intervalText(e.success)), fmt.number(found.rule.by === "success" ? e.p : e.other_p, 2), e.n],
         ["score", interval(e.score, {from: -1, to: 1}), el("span.nowrap", intervalText(e.score)), fmt.number(found.rule.by === "score" ? e.p : e.other_p, 2), e.n]], 3),

@@ -1,7 +1,7 @@
 // A run, and others laid over it: live curves, what tells them apart, samples, commands.
 
 import {getJson, of} from "../api.js";
-import {el} from "../dom.js";
+import {el, refill} from "../dom.js";
 import {Log} from "./curves.js";
 import {commands, facts, fmt, folded, problems, section, tag, words} from "./parts.js";
 import {plot, smoothed} from "./plots.js";
@@ -9,7 +9,8 @@ import {practice} from "./practice.js";
 import {samples} from "./samples.js";
 
 const CLOCK = new Set(["step", "total", "seconds", "cpu_seconds", "data_seconds", "diagnosis_seconds"]);
-const EVERY_MS = 400, MOST_RUNS = 8;
+const EVERY_MS = 400, MOST_RUNS = 8, SILENT_MS = 95e3;
+const HELD = "held_out/";
 const STATES = {training: ["training", "good"], finished: ["finished", ""], stopped: ["stopped", "warn"], unreadable: ["not readable", "bad"]};
 
 export async function show(main, place, app) {
@@ -18,7 +19,7 @@ export async function show(main, place, app) {
   app.title(app.thing.name);
   let runs = await Promise.all(ids.map((id) => getJson(of(id, "run"))));
   const logs = ids.map((id) => new Log(id));
-  const head = el("div"), curves = el("div.plots"), more = el("div");
+  const head = el("div"), curves = el("div.plots.awaited"), more = el("div.apart");
   const view = {smooth: Number(place.query.get("smooth") || 0), log: place.query.get("log") === "1", plots: new Map(), ended: false};
   const controls = el("div.row",
     el("label.row", el("span.muted", "smooth"), el("input", {type: "range", min: 0, max: 0.99, step: 0.01, value: String(view.smooth), "aria-label": "Smooth curves", oninput: (e) => { view.smooth = Number(e.target.value); address(); draw(true); }})),
@@ -35,11 +36,13 @@ export async function show(main, place, app) {
     return location.hash;
   }
 
+  const lines = el("div.runs"), other = el("div"), wrong = el("div");
+  head.append(el("h1", runs[0].name, " ", ids.length > 1 ? el("span.muted.small", `and ${fmt.count(ids.length - 1, "other run")}`) : ""), lines, other, wrong);
   function drawHead() {
-    head.replaceChildren(
-      el("h1", runs[0].name, " ", ...ids.length > 1 ? [el("span.muted.small", `and ${fmt.count(ids.length - 1, "other run")}`)] : []),
-      el("div.runs", runs.map((run, k) => runLine(run, k, ids, logs[k]))),
-      overlay(), problems(runs[0].problems));
+    refill(lines, () => runs.map(runLine));
+    // A list that somebody has unfolded would close: it is made anew when others are in it.
+    refill(other, () => [overlay()]);
+    refill(wrong, () => [problems(runs[0].problems)]);
   }
 
   function runLine(run, k) {
@@ -50,9 +53,9 @@ export async function show(main, place, app) {
     const swatch = el("span.swatch");
     swatch.style.background = `var(--s${k % 8})`;
     const bar = el("progress", {max: total || 1, value: Math.min(step || 0, total || 1), "aria-label": `${run.name}: updates`});
-    return el("div.run-line", swatch, k ? el("a", {href: `#/run/${ids[k]}`}, run.name) : el("b", run.name), tag(text, tone), el("span.muted", run.policy, run.seed ? `, seed ${run.seed}` : ""), bar,
-      el("span.nowrap", step === null || step === undefined ? "no updates yet" : `${fmt.number(step, 9)}${total ? ` of ${fmt.number(total, 9)}` : ""} updates`),
-      el("span.muted.nowrap", seconds ? fmt.seconds(seconds) : "", left ? `, ${fmt.seconds(left)} left` : ""),
+    return el("div.run-line", swatch, k ? el("a", {href: `#/run/${ids[k]}`}, run.name) : el("b", run.name), tag(text, tone), el("span.muted", [run.policy, run.seed && run.seed !== "–" ? `seed ${run.seed}` : ""].filter(Boolean).join(", ")), bar,
+      roomy("span.nowrap", step === null || step === undefined ? "no updates yet" : `${fmt.number(step, 9)}${total ? ` of ${fmt.number(total, 9)}` : ""} updates`, total ? `${fmt.number(total, 9)} of ${fmt.number(total, 9)} updates` : ""),
+      roomy("span.muted.nowrap", `${seconds ? fmt.seconds(seconds) : ""}${left ? `, ${fmt.seconds(left)} left` : ""}`, run.state === "training" ? "99 min 59 s, 99 min 59 s left" : ""),
       k ? el("button", {type: "button", "aria-label": `Take ${run.name} away`, onclick: () => { address(ids.slice(1).filter((id) => id !== ids[k])); reopen(); }}, "×") : "");
   }
 
@@ -76,11 +79,12 @@ export async function show(main, place, app) {
 
   function draw() {
     const names = [...new Set(logs.flatMap((l) => l.names()))].filter((n) => !CLOCK.has(n));
-    const own = names.filter((n) => !n.startsWith("held_out/"));
+    const own = names.filter((n) => !n.startsWith(HELD));
     const rank = (n) => (n.startsWith("loss") ? 0 : n.startsWith("test/") || n.startsWith("evaluation/") ? 1 : n.startsWith("practice/") ? 2 : n.startsWith("critic/") ? 4 : n === "lr_factor" ? 5 : 3);
     own.sort((a, b) => rank(a) - rank(b));
-    for (const name of [...own, ...names.filter((n) => n.startsWith("held_out/") && !own.includes(n.slice(9)))]) {
-      const held = `held_out/${name}`, series = [];
+    const alone = names.filter((n) => n.startsWith(HELD) && !own.some((name) => heldOut(name) === n));
+    for (const name of [...own, ...alone]) {
+      const held = heldOut(name), series = [];
       logs.forEach((log, k) => {
         const a = log.curve(name), b = log.curve(held);
         if (a.x.length) series.push({label: runs[k].name, x: a.x, y: smoothed(a.y, view.smooth), tone: k});
@@ -88,7 +92,7 @@ export async function show(main, place, app) {
       });
       if (!series.length) continue;
       if (!view.plots.has(name)) {
-        const fresh = plot(name.replaceAll("_", " "), {log: view.log});
+        const fresh = plot(name.replaceAll("_", " "), {log: view.log, named: 2 * ids.length});
         view.plots.set(name, fresh);
         curves.append(fresh.node);
       }
@@ -106,14 +110,14 @@ export async function show(main, place, app) {
   async function drawMore() {
     const different = ids.length > 1 ? await getJson(`/api/runs/differences?of=${ids.join(",")}`) : null;
     if (view.ended) return;
-    more.replaceChildren(...[
+    refill(more, () => [
       runs.map((r, k) => (r.practised ? practised(k).node : "")),
       runs.map((r, k) => (r.diagnosis ? diagnosis(r, k, ids.length > 1) : "")),
       different ? differences(different) : "",
       sampling.node,
       section(ids.length > 1 ? `Commands for ${runs[0].name}` : "Commands", commands(runs[0].commands)),
       certificate(), learnedFrom(runs[0]),
-    ].flat().filter(Boolean));
+    ]);
   }
 
   const practices = new Map();
@@ -134,32 +138,49 @@ export async function show(main, place, app) {
     if (!document.hidden) {
       const grown = await Promise.all(logs.map((l) => l.pull()));
       if (view.ended) return;
-      if (grown.some(Boolean)) { draw(); drawHead(); }
+      if (grown.some(Boolean)) { heard = performance.now(); draw(); drawHead(); }
+      // One that was killed tells nobody: its state is asked for when its log has been silent.
+      else if (runs.some((r) => r.state === "training") && performance.now() - heard > SILENT_MS) { heard = performance.now(); await again(); }
     }
     // What has ended is asked rarely: it may be resumed.
     timer = setTimeout(tick, runs.some((r) => r.state === "training") ? EVERY_MS : 2000);
   }
-  let timer = 0;
+  let timer = 0, heard = performance.now();
+
+  const told = () => JSON.stringify(runs.map((r) => [r.state, r.diagnosis, r.practised, r.problems, r.certified]));
+  async function again() {
+    const before = told();
+    runs = await Promise.all(ids.map((id) => getJson(of(id, "run"))));
+    if (view.ended) return;
+    drawHead();
+    for (const p of practices.values()) p.draw();
+    if (told() !== before) await drawMore();
+  }
 
   drawHead();
   await Promise.all(logs.map((l) => l.pull()));
   draw();
   drawHead();
   await drawMore();
+  curves.classList.remove("awaited");
   timer = setTimeout(tick, EVERY_MS);
-  app.live(async () => {
-    const before = JSON.stringify(runs.map((r) => [r.state, r.diagnosis, r.practised, r.problems, r.certified]));
-    runs = await Promise.all(ids.map((id) => getJson(of(id, "run"))));
-    drawHead();
-    for (const p of practices.values()) p.draw();
-    if (JSON.stringify(runs.map((r) => [r.state, r.diagnosis, r.practised, r.problems, r.certified])) !== before) await drawMore();
-  });
+  app.live(again);
   app.keys([
     {key: "l", does: "logarithmic or linear", run: () => controls.querySelector("input[type=checkbox]").click()},
     {key: "o", does: "lay another run over this one", run: () => { const s = head.querySelector("select"); if (s) s.focus(); }},
     ...sampling.keys,
   ]);
   return () => { view.ended = true; clearTimeout(timer); for (const p of [...view.plots.values(), ...practices.values()]) p.end(); sampling.end(); };
+}
+
+/** What the trainer calls a loss on held-out episodes: `loss/flow` and `held_out/flow`. */
+function heldOut(name) { return HELD + name.replace(/^loss\//, ""); }
+
+/** Words that leave room for the longest that may come to stand there. */
+function roomy(what, text, longest) {
+  const node = el(what, text);
+  node.style.minWidth = `${longest.length}ch`;
+  return node;
 }
 
 function diagnosis(run, k, named) {
@@ -171,7 +192,7 @@ function diagnosis(run, k, named) {
 }
 
 function differences(found) {
-  const rows = found.rows.map((r) => [el("span.mono", r.name), ...r.values.map((v) => el("span.mono", v))]);
+  const rows = found.rows.map((r) => [el("span.mono.nowrap", r.name), ...r.values.map((v) => el("span.mono", v))]);
   return section("What tells these runs apart", problems(found.problems),
     rows.length ? words(["setting", ...found.runs], rows) : el("p", "Nothing: settings and data are alike, so all that differs is chance."),
     el("p.muted.small", `${fmt.count(found.alike, "setting")} are alike. 'data_hash' says whether they learned from the same recordings; 'code' is the version of robolearn.`));

@@ -18,12 +18,12 @@ export function samples(app, run) {
   }
   const likely = stores.find((t) => run.commands.some((c) => c.command.includes(t.where))) || stores[0];
   state.store = likely.id;
-  const said = el("div"), figures = el("div.plots"), line = el("p.muted.small", {role: "status"});
+  const said = el("div"), figures = el("div.plots"), line = el("p.muted.small.answer", {role: "status"});
   const moment = el("input.slider", {type: "range", min: 0, max: 1, value: "0", "aria-label": "Moment in the episode", oninput: () => { state.tick = Number(moment.value); ask(); }});
   const episode = el("input", {type: "number", min: 0, value: "0", "aria-label": "Episode", onchange: () => { state.episode = Math.max(0, Math.floor(Number(episode.value) || 0)); state.tick = 0; ask(); }});
   const count = el("select", {"aria-label": "Samples", onchange: () => { state.count = Number(count.value); ask(); }}, [1, 4, 16, 64].map((n) => el("option", {value: n, selected: n === 16}, `${n} samples`)));
   const again = el("button", {type: "button", onclick: () => { state.seed += 1; ask(); }}, "draw others");
-  const start = el("button", {type: "button", onclick: () => { start.remove(); controls.hidden = false; ask(); }}, "sample it on a recorded moment");
+  const start = el("button", {type: "button", onclick: () => { start.remove(); controls.hidden = false; figures.classList.add("sampled"); ask(); }}, "sample it on a recorded moment");
   const controls = el("div", {hidden: true},
     el("div.row", picker("store", stores, state.store, (id) => { state.store = id; state.episode = 0; state.tick = 0; episode.value = "0"; ask(); }), el("label.row", el("span.muted", "episode"), episode), count, again),
     el("label.row.stretch", el("span.muted", "moment"), moment), line, said, figures);
@@ -32,10 +32,13 @@ export function samples(app, run) {
 
   const ask = oneAtATime(async () => {
     const began = performance.now();
-    line.textContent = "asking the policy …";
+    // What was said before stays while it is asked: the plots do not jump at every moment.
+    if (!line.textContent) line.textContent = "asking the policy …";
+    line.setAttribute("aria-busy", "true");
     let d;
     try { d = await getJson(`${of(app.thing.id, "samples")}?store=${state.store}&episode=${state.episode}&tick=${state.tick}&count=${state.count}&seed=${state.seed}`); }
     catch (error) { if (!ended) { said.replaceChildren(el("div.problem", error.message)); line.textContent = ""; } return; }
+    finally { line.removeAttribute("aria-busy"); }
     if (ended) return;
     said.replaceChildren(problems(d.problems, ""));
     if (d.problems.length) { line.textContent = ""; return; }

@@ -1,7 +1,7 @@
 // A scene package: parameters with intervals, residuals, drift; photographs beside renderings.
 
 import {getJson, of} from "../api.js";
-import {command, el, fmt} from "../dom.js";
+import {command, el, fmt, refill} from "../dom.js";
 import {facts, picker, problems, section, tag, words} from "./parts.js";
 import {placer} from "./placing.js";
 import {sentence} from "./results.js";
@@ -10,12 +10,11 @@ const VERDICTS = {use: "good", "use with care": "warn", refuse: "bad", unmoved: 
 
 export async function show(main, place, app) {
   app.title(app.thing.name);
-  const body = el("div"), verified = verifier(app);
-  main.append(body);
+  const verified = verifier(app);
   async function look() {
     const d = await getJson(of(app.thing.id, "scene"));
     const moved = Object.entries(d.drift);
-    body.replaceChildren(...[
+    refill(main, () => [
       el("h1", d.name, " ", tag(d.made || "hand-made")), el("p", d.description), problems(d.problems),
       d.parameters.length ? section("Parameters", words(["parameter", "value", "95 % interval", "", "before", "unit", ""], d.parameters.map((p) => [p.name, el("b", fmt.number(p.value, 4)), p.low === null ? el("span.muted", "not known") : el("span.nowrap", `[${fmt.number(p.low, 4)}, ${fmt.number(p.high, 4)}]`), around(p), p.before === null ? "" : fmt.number(p.before, 4), p.unit, p.status && p.status !== "fitted" ? tag(p.status, "warn") : ""]))) : "",
       d.residuals.length ? section("What is left over", words(["", "before", "after"], d.residuals.map((r) => [r.name, r.before === null ? "" : fmt.number(r.before, 4), el("b", fmt.number(r.after, 4))]), 1)) : "",
@@ -26,7 +25,7 @@ export async function show(main, place, app) {
       d.assumed.length ? section("What nobody measured", words(["what", "assumed", "why"], d.assumed.map((a) => [a.what, a.value, a.why]))) : "",
       d.said.length ? section("What was noted when it was made", el("ul", d.said.map((s) => el("li", sentence(s))))) : "",
       section("What it is", facts([["folder", el("span.mono", d.path)], ["robot", d.robot], ["task", d.task], ["cameras", d.cameras.join(", ")], ["signals", d.signals.join(", ")], ["source", d.source], ["capture", d.capture], ["kept from it to judge it by", d.held_out.length ? fmt.count(d.held_out.length, "picture") : ""], ["hash", el("span.mono", d.content_hash)]])),
-      section("Commands", d.commands.map((c) => command(c)))].filter(Boolean));
+      section("Commands", d.commands.map((c) => command(c)))]);
   }
   await look();
   app.live(look);
@@ -75,6 +74,7 @@ function verifier(app) {
   async function draw(capture, start) {
     const place = body.querySelector(".result");
     start.disabled = true;
+    place.classList.add("awaited");
     place.replaceChildren(el("p.waiting", {role: "status"}, "rendering …"));
     try {
       const v = await getJson(`${of(app.thing.id, "verified")}?capture=${capture}`);
@@ -85,7 +85,7 @@ function verifier(app) {
         v.measures.length ? words(["measure", "value", "use", "use with care", ""], v.measures.map((m) => [m.worst ? `${m.name} (${m.worst})` : m.name, m.value, m.good, m.bearable, tag(m.verdict, VERDICTS[m.verdict])])) : "",
         v.advice.length ? el("ul", v.advice.map((a) => el("li", a))) : "",
         el("div.views", v.views.map(slider))].filter(Boolean));
-    } catch (error) { place.replaceChildren(el("div.problem", error.message)); }
+    } catch (error) { place.classList.remove("awaited"); place.replaceChildren(el("div.problem", error.message)); }
     finally { start.disabled = false; }
   }
 

@@ -1,7 +1,7 @@
 // Trials as dots: one per trial, by policy and world; a click plays it.
 
 import {getJson, of} from "../api.js";
-import {el, fmt} from "../dom.js";
+import {el, fmt, refill} from "../dom.js";
 import {facts, percent, problems, tag} from "./parts.js";
 
 const PAGE = 500;
@@ -18,7 +18,7 @@ export function player(app) {
   async function open(at, shown, around = null) {
     forget();
     const t = shown.trial;
-    const stage = el("div.stage", el("p.muted", "…"));
+    const stage = el(`div.stage${shown.plays === "clip" ? ".film" : ""}`, el("p.muted", "…"));
     const move = (by) => { const next = around && around(by); if (next) open(at, next, around); };
     dialog.replaceChildren(
       el("div.row", el("h2", `${t.policy}, ${t.condition}`), outcome(t), el("span.spring"),
@@ -79,14 +79,12 @@ export function dots(app, at, play) {
   const node = el("div.dots"), line = el("p.muted.small", {role: "status"}), pager = el("div.row");
   const state = {offset: 0, total: 0, trials: []};
 
-  async function look() {
-    const d = await getJson(`${of(at, "trials")}?offset=${state.offset}&limit=${PAGE}`);
-    state.total = d.total;
-    state.trials = d.trials;
-    draw(d);
-  }
+  const load = () => getJson(`${of(at, "trials")}?offset=${state.offset}&limit=${PAGE}`);
+  const look = async () => draw(await load());
 
   function draw(d) {
+    state.total = d.total;
+    state.trials = d.trials;
     const groups = new Map();
     for (const t of d.trials) {
       const key = `${t.trial.env}\n${t.trial.policy}`;
@@ -99,10 +97,11 @@ export function dots(app, at, play) {
       return el("div.dot-row", el("div.dot-name", el("b", policy), " ", el("span.muted", world), " ", el("span.small.muted.nowrap", `${good} of ${counted.length}${counted.length ? ` (${percent(good / counted.length)})` : ""}`)),
         el("div.dot-line", trials.map((t) => dot(t))));
     });
-    const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.row : null;
-    node.replaceChildren(problems(d.problems), ...rows, pager, line);
-    const first = node.querySelector(focused ? `[data-row="${focused}"]` : ".dot");
-    if (first) { first.tabIndex = 0; if (focused) first.focus(); }
+    // Where the focus was is where Tab comes back to.
+    const was = node.querySelector('.dot[tabindex="0"]')?.dataset.row;
+    refill(node, () => [problems(d.problems), ...rows, pager, line]);
+    const first = node.querySelector(`.dot[data-row="${was}"]`) || node.querySelector(".dot");
+    if (first) first.tabIndex = 0;
     line.textContent = state.total ? "● success, ○ no success, × aborted, dashed: a start that was moved or tried again. Bright: filmed or recorded. Arrow keys go from trial to trial, Enter plays." : d.problems.length ? "" : "No trials yet; they appear by themselves.";
     const many = state.total > PAGE;
     pager.replaceChildren(...many ? [
@@ -116,11 +115,11 @@ export function dots(app, at, play) {
   function dot(t) {
     const r = t.trial, kind = r.status === "started" ? "runs" : r.status === "voided" ? "void" : r.status === "aborted" ? "aborted" : r.success ? "good" : "fail";
     const words = `${r.condition}${r.variant ? ` (${r.variant})` : ""}: ${r.status === "finished" ? (r.success ? "success" : "no success") : r.status}, score ${fmt.number(r.score)}, ${r.reason.replaceAll("_", " ")}${t.plays === "nothing" ? "" : t.plays === "clip" ? ", filmed" : ", recorded"}`;
-    return el(`button.dot.${kind}${r.variant ? ".variant" : ""}${t.plays === "nothing" ? "" : ".plays"}`, {type: "button", tabindex: "-1", title: words, "aria-label": words, "data-row": t.row, onclick: () => play.open(at, t, around(t))});
+    return el(`button.dot.${kind}${r.variant ? ".variant" : ""}${t.plays === "nothing" ? "" : ".plays"}`, {type: "button", tabindex: "-1", title: words, "aria-label": words, "data-row": t.row, onclick: () => play.open(at, t, around(t.row))});
   }
 
-  function around(from) {
-    let k = state.trials.indexOf(from);
+  function around(row) {
+    let k = state.trials.findIndex((t) => t.row === row);
     return (by) => { const next = state.trials[k + by]; if (next) k += by; return next; };
   }
 
@@ -134,5 +133,5 @@ export function dots(app, at, play) {
     next.tabIndex = 0;
     next.focus();
   });
-  return {node, look, focus() { const d = node.querySelector(".dot"); if (d) d.focus(); }};
+  return {node, load, draw, focus() { const d = node.querySelector(".dot"); if (d) d.focus(); }};
 }

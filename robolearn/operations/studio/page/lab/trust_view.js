@@ -1,7 +1,7 @@
 // How far a simulator may be trusted: the verdict, and simulated and real trials side by side.
 
 import {getJson} from "../api.js";
-import {command, el, fmt} from "../dom.js";
+import {command, el, fmt, refill} from "../dom.js";
 import {interval, percent, picker, problems, section, tag, words} from "./parts.js";
 import {sentence} from "./results.js";
 import {player} from "./trials.js";
@@ -15,22 +15,25 @@ export async function show(main, place, app) {
   const name = `trust in ${known(sim).name}`;
   app.title(name, [name]);
   const play = player(app), asked = {real_world: place.query.get("real_world") || "", sim_world: place.query.get("sim_world") || ""};
-  const body = el("div"), tried = app.things.filter((t) => TRIED.includes(t.kind));
+  const body = el("div.apart"), tried = app.things.filter((t) => TRIED.includes(t.kind));
   const go = (r, s) => app.go(`#/trust/${r},${s}`);
-  const chosen = [el("div.row", picker("reality", tried, real, (id) => go(id, sim))), el("div.row", picker("simulator", tried, sim, (id) => go(real, id)))];
+  const world = (name, words) => el("select", {"aria-label": words, disabled: true, onchange: (e) => { asked[name] = e.target.value; app.replace(`#/trust/${real},${sim}?${new URLSearchParams(asked)}`); look(); }}, el("option", "…"));
+  const worlds = [world("real_world", "World of the real trials"), world("sim_world", "World of the simulated trials")];
+  const chosen = [["reality", real, (id) => go(id, sim)], ["simulator", sim, (id) => go(real, id)]].map(([words, id, to], k) => el("div.row.chosen-world", picker(words, tried, id, to), el("label.row", el("span.muted", "world"), worlds[k])));
   // At once: the first answer waits for a process that starts.
   body.append(el("p.waiting", {role: "status"}, "drawing trials anew …"));
   main.append(el("h1", "How far may this simulator be trusted?"), ...chosen, body);
-  const worlds = await Promise.all([real, sim].map(async (id) => (await getJson(`/api/things/${id}/evaluation`)).rates.reduce((all, r) => (all.includes(r.world) ? all : [...all, r.world]), [])));
+  const there = await Promise.all([real, sim].map(async (id) => [...new Set((await getJson(`/api/things/${id}/evaluation`)).rates.map((r) => r.world))]));
   ["real_world", "sim_world"].forEach((name, k) => {
-    if (!worlds[k].includes(asked[name])) asked[name] = worlds[k][real === sim ? Math.min(k, worlds[k].length - 1) : 0] || "";
-    if (worlds[k].length > 1) chosen[k].append(el("label.row", el("span.muted", "world"), el("select", {"aria-label": `World of the ${k ? "simulated" : "real"} trials`, onchange: (e) => { asked[name] = e.target.value; app.replace(`#/trust/${real},${sim}?${new URLSearchParams(asked)}`); look(); }}, worlds[k].map((w) => el("option", {value: w, selected: w === asked[name]}, w)))));
+    if (!there[k].includes(asked[name])) asked[name] = there[k][real === sim ? Math.min(k, there[k].length - 1) : 0] || "";
+    worlds[k].replaceChildren(...there[k].map((w) => el("option", {value: w, selected: w === asked[name]}, w)));
+    worlds[k].disabled = there[k].length < 2;
   });
 
   async function look() {
     const query = new URLSearchParams({real, sim, ...asked});
     const d = await getJson(`/api/trust?${query}`);
-    body.replaceChildren(...[problems(d.problems), ...(d.report ? d.report.tasks.map((t) => task(t, d.rates.filter((r) => r.task === t.table.task))) : []), pairs(d), d.lines.length ? el("details.folded", el("summary", "The whole report"), el("pre.command.long", d.lines.join("\n"))) : "", section("The same in a terminal", command(d.command))].filter(Boolean));
+    refill(body, () => [problems(d.problems), ...(d.report ? d.report.tasks.map((t) => task(t, d.rates.filter((r) => r.task === t.table.task))) : []), pairs(d), d.lines.length ? el("details.folded", el("summary", "The whole report"), el("pre.command.long", d.lines.join("\n"))) : "", section("The same in a terminal", command(d.command))]);
   }
 
   function task(t, rates) {

@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def make_run(path: Path, *, complete: bool = True, **settings) -> Path:
     provenance = {"complete": complete, "episodes": 5, "data_hash": "d1", "held_out": ["e1"]}
     (path / "provenance.json").write_text(json.dumps(provenance))
     lines = [
-        {"step": s, "seconds": s / 10, "loss/flow": 1 / s, "held_out/loss/flow": 2 / s}
+        {"step": s, "seconds": s / 10, "loss/flow": 1 / s, "held_out/flow": 2 / s}
         for s in range(10, 41, 10)
     ]
     (path / "metrics.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
@@ -46,7 +47,7 @@ def test_a_finished_run_and_the_commands_about_it(tmp_path: Path) -> None:
     assert found.problems == ()
     assert (found.state, found.updates, found.wanted, found.episodes) == ("finished", 40, 40, "5")
     assert found.figures == ("loss/flow",)
-    assert found.held_out == ("held_out/loss/flow",)
+    assert found.held_out == ("held_out/flow",)
     assert found.held_out_episodes == ("e1",)
     repeat = shlex.split(found.commands[0].command)
     assert repeat[:2] == ["robolearn", "train"]
@@ -138,3 +139,11 @@ def test_describing_runs_and_trust_needs_neither_torch_nor_mujoco() -> None:
     ).stdout
     assert "'torch'" not in told
     assert "'mujoco'" not in told
+
+
+def test_a_practice_that_has_learned_nothing_yet_can_be_read(tmp_path: Path):
+    (tmp_path / "practice.jsonl").write_text('{"number": 0, "driver": "parent"}\n')
+    found = run_document(tmp_path)
+    assert (found.state, found.practised) == ("training", True)
+    assert [p.words for p in found.problems] == ["nothing was logged yet"]
+    assert run_document(tmp_path, now_s=time.time() + 600).state == "stopped"
