@@ -35,6 +35,35 @@ FLAGS = (
     "--mute-audio",
     "--remote-debugging-port=0",
 )
+# Answers come apart, as over a slow line; what moves meanwhile is summed (layout shift, without
+# what a person asked for by a key or a click), and headings that were drawn elsewhere are named.
+SHIFTS = """(() => {
+  window.shifts = []; window.moved = [];
+  new PerformanceObserver((list) => { for (const e of list.getEntries()) if (!e.hadRecentInput)
+    window.shifts.push([e.value, ...e.sources.map((s) => s.node?.textContent?.slice(0, 60))]); })
+    .observe({type: "layout-shift"});
+  let main = null, seen = new Map();
+  const look = () => {
+    const now = document.querySelector("main");
+    if (now !== main) { main = now; seen = new Map(); }
+    for (const h of main.querySelectorAll("h1, h2, .chosen-world, .plot")) {
+      const name = `${h.localName} ${h.textContent.slice(0, 20)}`;
+      const at = h.getBoundingClientRect().top + main.scrollTop;
+      const was = seen.get(name) ?? at;
+      if (Math.abs(was - at) > 1) window.moved.push([name, was, at]);
+      seen.set(name, at);
+    }
+    requestAnimationFrame(() => setTimeout(look));
+  };
+  look();
+  const fetched = window.fetch;
+  let answers = 0;
+  window.fetch = async (...asked) => {
+    const answer = await fetched(...asked);
+    await new Promise((go) => setTimeout(go, 25 * (1 + answers++ % 3)));
+    return answer;
+  };
+})()"""
 KEY_CODES = {" ": ("Space", 32), "Enter": ("Enter", 13), "Backspace": ("Backspace", 8)}
 
 

@@ -84,11 +84,11 @@ def _issued(path: Path, now: dt.datetime, problems: Problems) -> Issued | None:
         return read_certificate(path, now)
     except CertificateError as error:
         problems.say("certificate", str(error))
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        then = dt.datetime.fromisoformat(raw["certificate"]["issued"])
         try:
+            raw = json.loads(path.read_text(encoding="utf-8"))
+            then = dt.datetime.fromisoformat(raw["certificate"]["issued"])
             return read_certificate(path, then)
-        except CertificateError:
+        except (CertificateError, LookupError, TypeError, ValueError):
             # It is wrong whenever one looks at it; what that is was said already.
             return None
 

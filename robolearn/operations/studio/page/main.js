@@ -109,7 +109,17 @@ async function changed(news) {
   const at = place();
   try { await look(); } catch (error) { say(error.message, true); return; }
   if (!live) return;
-  if (!at.kind || news.all || at.id.split(",").some((id) => news.ids.includes(id))) await live(news);
+  if (!at.kind || news.all || at.id.split(",").some((id) => news.ids.includes(id))) await shownAnew(news);
+}
+
+/** What is shown, as it is now; where that cannot be told any more, over what was told last. */
+async function shownAnew(news) {
+  const mine = turn;
+  let why = "";
+  try { await live(news); } catch (error) { why = error.message; }
+  if (mine !== turn) return;
+  for (const old of main.querySelectorAll(":scope > .outdated")) old.remove();
+  if (why) main.append(el("div.problem.outdated", {role: "alert"}, `What is shown is what was read last: ${why}`));
 }
 
 function themes() {

@@ -40,8 +40,8 @@ export async function show(main, place, app) {
   head.append(el("h1", runs[0].name, " ", ids.length > 1 ? el("span.muted.small", `and ${fmt.count(ids.length - 1, "other run")}`) : ""), lines, other, wrong);
   function drawHead() {
     refill(lines, () => runs.map(runLine));
-    // A list that somebody has unfolded would close: it is made anew when others are in it.
-    refill(other, () => [overlay()]);
+    // A list that somebody has unfolded would close.
+    if (!other.contains(document.activeElement)) refill(other, () => [overlay()]);
     refill(wrong, () => [problems(runs[0].problems)]);
   }
 

@@ -122,6 +122,7 @@ def test_a_certificate_and_what_makes_it_stale(tmp_path: Path) -> None:
     forged = certificate_document(place.path, NOW)
     assert forged.issued is None
     assert "edited" in forged.problems[0].words
-    place.path.write_text("{")
-    assert certificate_document(place.path, NOW).problems
+    for text in ("{", "[]", '{"certificate": 3}'):
+        place.path.write_text(text)
+        assert [p.where for p in certificate_document(place.path, NOW).problems] == ["certificate"]
     assert certificate_document(tmp_path / "none.json", NOW).problems
