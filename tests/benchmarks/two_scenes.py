@@ -33,6 +33,7 @@ from robolearn.config import find_config
 from robolearn.operations.evaluate import evaluate
 from robolearn.operations.evaluate_options import EvaluateOptions
 from robolearn.operations.reality.worlds import REALITIES
+from robolearn.operations.suites import world_label
 from robolearn.operations.trial.like import LikeOptions, evaluate_like
 from robolearn.operations.trust.options import Beside
 from robolearn.operations.trust.trials import trust_of_trials
@@ -164,12 +165,12 @@ def report(folder: Path, world: str, scenes: Mapping[str, str]) -> None:
     for by in ways:
         for when, scene in scenes.items():
             print(f"-- {when} identification, by {by}: {scene}")
-            beside = Beside(trajectories=folder / "recordings")
+            beside = Beside(trajectories=folder / "recordings", trajectories_world=scene)
             if when == "after":
                 beside = replace(beside, against=(folder / "before",))
             trust = trust_of_trials(
                 *([folder / "real"], [folder / when]),
-                real_world=world, sim_world=scene, beside=beside, by=by,
+                real_world=world, sim_world=world_label(scene), beside=beside, by=by,
             )  # fmt: skip
             print("\n".join(trust.lines), flush=True)
 

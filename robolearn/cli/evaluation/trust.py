@@ -62,6 +62,8 @@ def main(argv: list[str]) -> int:
         )
     if args.beside.against_world and not args.beside.against:
         raise ConfigError("--against-world is of --against FOLDER, which is missing")
+    if args.beside.trajectories_world and args.beside.trajectories is None:
+        raise ConfigError("--trajectories-world is of --trajectories STORE, which is missing")
     if args.html is not None:
         output_file(args.html, "--html", (".html", ".htm"))
     if args.markdown is not None:

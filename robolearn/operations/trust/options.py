@@ -21,6 +21,8 @@ class Beside:
     changed: tuple[str, ...] = ()
     # Store of real episodes, replayed open loop in the simulator: how far it leads away.
     trajectories: Path | None = None
+    # The scene's folder for that, where trials name a scene that is no packaged one.
+    trajectories_world: str = ""
     # Results of another simulator of the same real trials, and its world: which one is closer?
     against: tuple[Path, ...] = ()
     against_world: str = ""

@@ -61,7 +61,7 @@ def trust_of_trials(
     recorded = [_recorded(folder) for folder in beside.rankings]
     changed = _changed(in_reality.kept, simulated.kept, real_trials, sim_trials, beside.changed)
     others = _others(real_trials, beside, by)
-    motions = _motions(beside.trajectories, sim_trials[0].env)
+    motions = _motions(beside.trajectories, beside.trajectories_world or sim_trials[0].env)
     # Options of execution follow the run's own hash.
     hashes = {r.policy: r.policy_hash.partition("+")[0] for r in real_trials}
     notes = [*in_reality.apart, *simulated.apart]

@@ -176,5 +176,7 @@ def test_the_command_shows_them(tmp_path: Path, capsys) -> None:
     assert main([*told, "--changed", "cell"]) == 2
     assert "expected 'REAL=>SIM'" in capsys.readouterr().err
     assert main([*told, "--against-world", "far"]) == 2
+    assert main([*told, "--trajectories-world", "scene"]) == 2
+    assert "which is missing" in capsys.readouterr().err
     assert main(["trust", "--table", "x.csv", "--against", far]) == 2
     assert "belong to trials" in capsys.readouterr().err
