@@ -316,5 +316,10 @@ def _report(result: FinetuneResult) -> None:
         + (f", {result.late_ticks} late tick(s)" if result.late_ticks else "")
     )
     say(f"  {wear_words(result.wear)}")
+    verb = "cost" if result.regret > 0 else "gained"
+    say(
+        f"  practising {verb} {abs(result.regret)} success(es) beside the parent on the same"
+        f" starts; it had cost {result.dip} at most"
+    )
     say(f"  over because {result.ended}")
     say(f"run {result.run_dir} policy {result.policy_hash}: {KEPT[result.kept]}")

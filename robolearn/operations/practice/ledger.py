@@ -15,6 +15,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 from robolearn.data.insight.effort import effort_of, telling
@@ -140,6 +141,14 @@ class Ledger:
         had, the parent's less the explorer's.
         """
         return sum(parent - explorer for parent, explorer in pairs(self.flights))
+
+    @property
+    def dip(self) -> int:
+        """The most successes that practice had cost at any time, counted as :attr:`regret`: what it
+        took to let drive what had hardly been learned, before that paid.
+        """
+        costs = (parent - explorer for parent, explorer in pairs(self.flights))
+        return max(accumulate(costs, initial=0))
 
     def recent(self, driver: Driver, count: int) -> list[Flight]:
         """The last ``count`` episodes that ``driver`` drove."""

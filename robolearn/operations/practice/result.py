@@ -44,6 +44,10 @@ class FinetuneResult:
     # Control ticks that came late; of a cell.
     late_ticks: int = 0
     wear: Wear = Wear()  # noqa: RUF009 (frozen)
+    # Successes that practice cost (below 0: gained) on starts that the parent had, too; and the
+    # most that it had cost at any time.
+    regret: int = 0
+    dip: int = 0
 
 
 def finished(session: Session) -> FinetuneResult:
@@ -87,6 +91,8 @@ def finished(session: Session) -> FinetuneResult:
         tests=session.standing.tests,
         late_ticks=sum(f.late_ticks for f in session.ledger.flights),
         wear=worn(session.ledger.flights, session.stops),
+        regret=session.ledger.regret,
+        dip=session.ledger.dip,
     )
     session.note(to_dict(result))
     return result

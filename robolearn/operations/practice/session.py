@@ -420,7 +420,7 @@ class Session:
             line: dict[str, Any] = {
                 f"practice/{k}_success": v for k, v in shares.items() if v is not None
             }
-            line |= {"practice/regret": self.ledger.regret}
+            line |= {"practice/regret": self.ledger.regret, "practice/dip": self.ledger.dip}
             line |= {"practice/person_share": report.person}
             spent = dataclasses.asdict(worn(self.ledger.flights, self.stops))
             line |= {f"practice/{name}": value for name, value in spent.items()}

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from robolearn.data.store.store import EpisodeStore
 from robolearn.operations.practice.actors import Flown
-from robolearn.operations.practice.ledger import Ledger
+from robolearn.operations.practice.ledger import Ledger, pairs
 from robolearn.operations.practice.listener import PracticeListener
 from robolearn.operations.practice.options import PracticeConfig
 from robolearn.operations.practice.records import Driver, Standing
 from robolearn.operations.practice.result import kept_version
 from robolearn.operations.practice.session import Session
 from robolearn.training.learner import Taken
-from robolearn.training.log import Journal
+from robolearn.training.log import Journal, logged
 from robolearn.types import Condition
 
 
@@ -48,12 +48,16 @@ class Counting:
         pass
 
 
-def session(folder: Path, learner: Counting) -> Session:
+def session(folder: Path, learner: Counting, false_alarm: int = 10) -> Session:
     store = EpisodeStore.open_or_create(folder / "store")
     with store.writer() as writer:
         return Session(
             config=PracticeConfig(
-                lanes=2, warmup_episodes=2, critic_updates=6, false_alarm=10, disk_gib=0.0
+                lanes=2,
+                warmup_episodes=2,
+                critic_updates=6,
+                false_alarm=false_alarm,
+                disk_gib=0.0,
             ),
             max_updates=1000,
             checkpoint_every=1000,
@@ -102,6 +106,19 @@ def test_what_helps_goes_on(tmp_path: Path) -> None:
         fly_pair(practice, better="explorer")
     assert practice.ended is None
     assert practice.ledger.regret < 0
+
+
+def test_what_the_switch_cost_is_told_after_it_was_made_good(tmp_path: Path) -> None:
+    practice = session(tmp_path, Counting(), false_alarm=10_000)
+    fly_pair(practice, better="parent")
+    for better in ("parent", "parent", "explorer", "parent", "explorer", "explorer", "explorer"):
+        fly_pair(practice, better=better)
+    # +1 +1 -1 +1 -1 -1 -1 after the warm-up's.
+    counted = pairs(practice.ledger.flights)
+    assert (practice.ledger.dip, practice.ledger.regret) == (2, -1)
+    assert len(counted) == 7
+    (*_, last) = logged(tmp_path)
+    assert (last["practice/dip"], last["practice/regret"]) == (2, -1)
 
 
 def test_nothing_drives_by_critics_that_have_only_begun(tmp_path: Path) -> None:
