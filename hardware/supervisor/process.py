@@ -1,9 +1,10 @@
 """Runs the supervisor's process: its own session, real-time priority if permitted.
 
-No garbage collector runs in it, and memory that it used once is not taken from it again. A signal to the agent's process group does not reach it. It ends
-when told to, when the agent's pipe closes (however the agent ended), or on SIGTERM; in every case
-the arm is brought to rest first. It never writes to a stream that somebody else might stop reading:
-log records go through a queue to a thread.
+No garbage collector runs in it, and memory that it used once is not taken from it again. A signal
+to the agent's process group does not reach it. It ends when told to, when the agent's pipe closes
+(however the agent ended), or on SIGTERM; in every case the arm is brought to rest first. It never
+writes to a stream that somebody else might stop reading: log records go through a queue to a
+thread.
 """
 
 from __future__ import annotations

@@ -113,6 +113,24 @@ class Thing:
 
 
 @dataclass(frozen=True, slots=True)
+class Curve:
+    """A number over the attempt, at evenly spread moments; NaN where it was none."""
+
+    name: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """``curves`` of the joints (of the tool where none are seen) and the fingers; of every camera
+    some small pictures, from the first to the last.
+    """
+
+    curves: tuple[Curve, ...] = ()
+    strips: tuple[tuple[str, tuple[Picture, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """What the person sees: the workcell and how it goes.
 
@@ -158,6 +176,8 @@ class View:
     counts: tuple[tuple[str, int], ...] = ()
     # What is wrong with the attempt that waits for a decision.
     warnings: tuple[str, ...] = ()
+    # The attempt that is over, in small.
+    look: Look = field(default_factory=Look)
     # What went wrong last.
     error: str = ""
     keys: tuple[Key, ...] = ()

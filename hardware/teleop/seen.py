@@ -1,10 +1,17 @@
-"""Reads from an observation what a person should see: where tool and things are, and pictures."""
+"""Reads from observations what a person should see: where tool and things are, and pictures.
+
+Of an attempt that is over a strip of pictures and a curve per joint, which show at once what
+numbers do not: that the arm stood still, that a camera saw nothing, that the gripper closed late.
+"""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from hardware.teleop.device import Thing
+from hardware.shapes import ResizedPicture
+from hardware.teleop.device import Curve, Look, Thing
 from hardware.teleop.targets import POSE, WIDTH, XY_TABLE
 from robolearn.geometry import names_rotation, rotation_from_quat, yaw_of
 from robolearn.shapes import AnyArray, Picture
@@ -12,6 +19,11 @@ from robolearn.types import Observation
 
 # Shapes of a pose on the table (x, y, yaw), and of one in space (x, y, z, qw, qx, qy, qz).
 _FLAT, _SPACE = (3,), (7,)
+# Points of a curve, pictures of a strip, curves that are shown at most.
+POINTS, PICTURES, CURVES = 18, 5, 9
+# A picture of the strip [px].
+_WIDTH, _HEIGHT = 12, 8
+_JOINTS = "/joint_position"
 
 
 def tool_of(observation: Observation) -> Thing | None:
@@ -60,3 +72,72 @@ def _thing(signal: str, value: AnyArray) -> Thing | None:
         # Of the x axis, also of a tool that points down.
         return Thing(part, at, yaw_of(rotation_from_quat(value[3:].astype(np.float64))))
     return None
+
+
+class QuickLook:
+    """From :meth:`begin` on one :meth:`add` per tick; :attr:`look` at the end."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """A new attempt."""
+        self._numbers: dict[str, list[float]] = {}
+        self._small: dict[str, list[Picture]] = {}
+        self._every, self._count = 1, 0
+
+    def add(self, observation: Observation) -> None:
+        """What is seen in a tick."""
+        for name, value in _numbers(observation).items():
+            self._numbers.setdefault(name, []).append(value)
+        if self._count % self._every == 0:
+            for name, picture in pictures_of(observation).items():
+                self._small.setdefault(name, []).append(_small(picture))
+            if max(map(len, self._small.values()), default=0) >= 2 * PICTURES:
+                # Half as many from now on, and of those so far: evenly spread at any length.
+                self._small = {name: kept[::2] for name, kept in self._small.items()}
+                self._every *= 2
+        self._count += 1
+
+    @property
+    def look(self) -> Look:
+        """At what was added."""
+        curves = tuple(Curve(name, _spread(v)) for name, v in self._numbers.items())
+        strips = tuple(
+            (name, tuple(kept[i] for i in _places(len(kept), PICTURES)))
+            for name, kept in self._small.items()
+        )
+        return Look(curves[:CURVES], strips)
+
+
+def _numbers(observation: Observation) -> dict[str, float]:
+    out: dict[str, float] = {}
+    for name, sample in observation.samples.items():
+        if name.endswith(_JOINTS):
+            values = sample.value.reshape(-1).tolist()
+            out |= {f"joint {k + 1}": float(v) for k, v in enumerate(values)}
+    tool = None if out else tool_of(observation)
+    if tool is not None:
+        out |= {f"tool {axis}": v for axis, v in zip("xyz", tool.at, strict=False)}
+    fingers = fingers_of(observation)
+    return out if fingers is None else {**out, "fingers": fingers}
+
+
+def _small(picture: Picture) -> ResizedPicture:
+    """Every so many pixels, without a copy of the picture being kept alive."""
+    height, width = picture.shape[:2]
+    rows = [row * height // _HEIGHT for row in range(min(_HEIGHT, height))]
+    columns = [column * width // _WIDTH for column in range(min(_WIDTH, width))]
+    return picture[rows][:, columns]
+
+
+def _spread(values: list[float]) -> tuple[float, ...]:
+    kept = [values[i] for i in _places(len(values), POINTS)]
+    return tuple(v if math.isfinite(v) else math.nan for v in kept)
+
+
+def _places(count: int, most: int) -> list[int]:
+    """So many of ``count`` places, evenly spread, first and last among them."""
+    if count <= most:
+        return list(range(count))
+    return [round(k * (count - 1) / (most - 1)) for k in range(most)]

@@ -23,9 +23,9 @@ from typing import Any, Protocol, runtime_checkable
 from hardware.teleop.agent import TeleopAgent
 from hardware.teleop.attended import AttendedEnv, Said
 from hardware.teleop.config import MappingConfig
-from hardware.teleop.device import Key, Phase, TeleopDevice, View
+from hardware.teleop.device import Key, Look, Phase, TeleopDevice, View
 from hardware.teleop.key_watch import KeyWatch
-from hardware.teleop.seen import fingers_of, pictures_of, things_of, tool_of
+from hardware.teleop.seen import QuickLook, fingers_of, pictures_of, things_of, tool_of
 from robolearn.agents.take_over import TakeOver
 from robolearn.contracts import Agent, Inference, Subscriber
 from robolearn.errors import RobotConnectionError, RobotError, SafetyStopError, StartError
@@ -153,6 +153,7 @@ class TeleopSession:
         self._note = self._error = ""
         self._latched = False
         self._warnings: tuple[str, ...] = ()
+        self._quick_look = QuickLook()
         self._disk_free: int | None = None
         self._watch: KeyWatch | None = None
         self._quitting = False
@@ -198,6 +199,7 @@ class TeleopSession:
     def on_start(self, episode: EpisodeHeader) -> None:
         """The loop begins."""
         del episode
+        self._quick_look.begin()
 
     def on_tick(self, tick: Tick) -> None:
         """Show the tick, and let keys stop the episode."""
@@ -205,6 +207,7 @@ class TeleopSession:
         # Of a simulated world what the command did; a cell is in sight, and must not wait.
         arm = self._env.arm
         self._observation = self._env.observe() if arm is None else tick.observation
+        self._quick_look.add(tick.observation)
         self._take(tick.outcome)
         for key in self._device.pressed():
             self._press(key)
@@ -466,6 +469,7 @@ class TeleopSession:
             disk_free=self._disk_free,
             counts=tuple(sorted(self._counts.items())),
             warnings=self._warnings,
+            look=Look() if running else self._quick_look.look,
             error=self._error,
             keys=keys,
         )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.control import Control
@@ -52,6 +52,7 @@ CALLING = ("placing", "review", "stopped")
 # From here on there is little left of the disk [bytes].
 LITTLE = 2_000_000_000
 _REFRESH_HZ = 8.0
+_BARS = "▁▂▃▄▅▆▇█"
 
 
 def _title(view: View) -> tuple[str, str]:
@@ -104,6 +105,46 @@ def _where(thing: Thing) -> str:
     return " ".join(f"{round(1e3 * v)}" for v in thing.at) + f" mm{turned}"
 
 
+def _curves(view: View) -> Table:
+    """The attempt that is over: every number from its least to its most."""
+    table = Table.grid(padding=(0, 1), expand=False)
+    for curve in view.look.curves:
+        known = [v for v in curve.values if math.isfinite(v)]
+        low, high = min(known, default=0.0), max(known, default=0.0)
+        steps = len(_BARS) - 1
+        bars = "".join(
+            _BARS[round(steps * (v - low) / (high - low)) if high > low else 0]
+            if math.isfinite(v)
+            else " "
+            for v in curve.values
+        )
+        least, most = f"{low:.2f}", f"{high:.2f}"
+        span = f"{least} to {most}" if least != most else f"{least}, still"
+        table.add_row(Text(curve.name, "dim"), Text(bars, "cyan"), Text(span, "dim"))
+    return table
+
+
+def _strips(view: View) -> list[RenderableType]:
+    """What the cameras saw in the attempt that is over, two pixels in a character."""
+    out: list[RenderableType] = []
+    for name, pictures in view.look.strips:
+        text = Text(f"\n{name}, from start to end", "dim")
+        for row in range(0, min((len(p) for p in pictures), default=0) - 1, 2):
+            text.append("\n")
+            for picture in pictures:
+                for above, below in zip(
+                    picture[row].tolist(), picture[row + 1].tolist(), strict=True
+                ):
+                    text.append("▀", f"rgb({_rgb(above)}) on rgb({_rgb(below)})")
+                text.append(" ")
+        out.append(text)
+    return out
+
+
+def _rgb(pixel: Sequence[int]) -> str:
+    return ",".join(map(str, pixel))
+
+
 def _keys(view: View) -> Text:
     text = Text()
     for key in view.keys:
@@ -125,7 +166,9 @@ def screen_of(view: View, where: str, moving: str = "") -> RenderableType:
     """
     title, style = _title(view)
     parts: list[RenderableType] = [Text(f"  {title}  ", style, justify="center"), Text()]
-    parts += [_figures(view), Text()]
+    figures = Table.grid(padding=(0, 3), expand=False)
+    figures.add_row(_figures(view), _curves(view))
+    parts += [figures, Text()]
     if view.phase == "running":
         parts.append(Text(_driver(view)))
         if view.slowed:
@@ -136,7 +179,9 @@ def screen_of(view: View, where: str, moving: str = "") -> RenderableType:
     if view.error:
         parts.append(Text(f"last error: {view.error}", "red"))
     parts += [Text(), _keys(view)]
-    if moving:
+    # Last, as a low terminal shows less of it.
+    parts += _strips(view)
+    if moving and not view.look.curves:
         parts += [Text(), Text(moving, "dim")]
     return Panel(Group(*parts), title=f"robolearn {where}", title_align="left")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import math
 from typing import get_args
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from hardware.teleop.device import Key, Phase, View
+from hardware.teleop.device import Curve, Key, Look, Phase, View
 from hardware.teleop.devices.keyboard import KEYS
 from robolearn.cli.shared.session_screen import (
     LABELS,
@@ -129,3 +131,27 @@ def test_the_bell_rings_where_the_person_is_needed() -> None:
         screen.stop()
     # The other screen was taken, and given back.
     assert out.getvalue().index("\x1b[?1049h") < out.getvalue().rindex("\x1b[?1049l")
+
+
+def test_the_attempt_that_is_over_is_seen_in_small_and_fits() -> None:
+    dark, light = np.zeros((8, 12, 3), np.uint8), np.full((8, 12, 3), 255, np.uint8)
+    rising, still = tuple(0.1 * k for k in range(17)), (0.08,) * 18
+    curves = [Curve(f"joint {k}", (*rising, math.nan)) for k in range(1, 8)]
+    look = Look((*curves, Curve("fingers", still)), (("top", (dark,) * 4 + (light,)),))
+    keys: tuple[Key, ...] = ("keep", "discard", "redo", "quit")
+    shown = text_of(View(phase="review", message="Solved!", look=look, keys=keys))
+    for words in (
+        "joint 7",
+        "▁▁▂▂▃",
+        "▇██",
+        "0.00 to 2.20",
+        "0.08, stood still",
+        "top, from start",
+    ):
+        assert words in shown, words
+    rows = shown.splitlines()
+    # Nothing is wrapped: a row per curve, four of the strip.
+    assert sum("0.00 to 1.60" in row for row in rows) == 7
+    assert sum("▀" * 12 in row for row in rows) == 4
+    # A terminal of 24 rows shows all of it.
+    assert len(rows) <= 24
