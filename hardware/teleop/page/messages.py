@@ -130,7 +130,8 @@ def view_text(view: View) -> str:
     """How it goes; pictures go their own way."""
     told: dict[str, Any] = {"v": VERSION, "type": "view"}
     for spec in dataclasses.fields(view):
-        if spec.name not in ("pictures", "tool", "things"):
+        # The attempt in small is for terminals.
+        if spec.name not in ("pictures", "tool", "things", "look"):
             told[spec.name] = getattr(view, spec.name)
     told["tool"] = None if view.tool is None else dataclasses.asdict(view.tool)
     told["things"] = [dataclasses.asdict(thing) for thing in view.things]

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from hardware.teleop.device import HandPose, Rate, TablePoint, Thing, View
+from hardware.teleop.device import Curve, HandPose, Look, Rate, TablePoint, Thing, View
 from hardware.teleop.page.messages import (
     PICTURE_HEAD,
     Claim,
@@ -104,12 +104,14 @@ def test_views_have_no_numbers_that_a_browser_refuses():
         (Thing("cube", (0.0, 0.1)),),
         progress=float("nan"),
         pictures={"top": np.zeros((2, 2, 3), np.uint8)},
+        look=Look((Curve("joint 1", (0.0, float("nan"))),), (("top", ()),)),
     )
     told = json.loads(view_text(view), parse_constant=pytest.fail)
     assert told["tool"] == {"name": "tool", "at": [0.1, None, 0.2], "yaw": 0.5}
     assert told["things"] == [{"name": "cube", "at": [0.0, 0.1], "yaw": 0.0}]
     assert told["progress"] is None
     assert "pictures" not in told
+    assert "look" not in told
 
 
 def test_a_picture_says_whose_it_is():
