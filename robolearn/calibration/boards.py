@@ -126,8 +126,13 @@ class BoardFinder:
             )
             self._charuco = cv2.aruco.CharucoDetector(made)
             self._corners = np.asarray(made.getChessboardCorners(), dtype=np.float64)
+            objects = (np.asarray(o, dtype=np.float64) for o in made.getObjPoints())
+            places = (self._upright(o.reshape(4, 3))[:, :2] for o in objects)
+            ids = np.asarray(made.getIds(), dtype=np.int64).ravel()
+            self._tags = {int(i): at for i, at in zip(ids, places, strict=True)}
         elif board.kind == "tags":
             self._tags = {t.id: corners(t) for t in board.tags}
+        if board.kind != "chessboard":
             self._detector = cv2.aruco.ArucoDetector(dictionary(board.dictionary), settings)
 
     def find(self, image: Picture) -> View | None:
@@ -142,6 +147,15 @@ class BoardFinder:
             at = np.asarray(found, dtype=np.float64).reshape(-1, 2)
             return View(points, self._between_squares(grey, points, at))
         return self._tags_in(grey) if self.board.kind == "tags" else self._chessboard(grey)
+
+    def find_covered(self, image: Picture) -> View | None:
+        """Like ``find``, of a board on which something stands: where few corners of squares are
+        left, those of single tags count (less exact; a chessboard has none).
+        """
+        view = self.find(image)
+        if view is not None or self.board.kind != "charuco":
+            return view
+        return self._tags_in(np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), dtype=np.uint8))
 
     def _between_squares(self, grey: Grey, points: VectorRows, at: XYRows) -> XYRows:
         """Corners where four squares meet, whole numbers at pixel centres.

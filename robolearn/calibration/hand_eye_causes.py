@@ -364,9 +364,21 @@ _SHAPES: dict[tuple[int, ...], str] = {
 }
 
 
+def _words(value: Any) -> list[str | bool]:
+    """What numpy would take for numbers without saying so."""
+    if isinstance(value, list):
+        return [word for part in cast("list[Any]", value) for word in _words(part)]
+    return [value] if isinstance(value, str | bool) else []
+
+
 def _poses(values: Sequence[Any], key: str, where: str) -> PoseRows:
     out = np.empty((len(values), 4, 4))
     for i, value in enumerate(values):
+        if _words(value):
+            raise DataError(
+                f"{where}: {key} of pose {i} must be 4 x 4 numbers, got {_words(value)!r} among"
+                " them: numbers are written without quotes"
+            )
         try:
             T = np.array(value, dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -411,7 +423,7 @@ def _require_rigid(T: PoseRows, key: str, where: str) -> None:
             else "centimetres or inches"
         )
         raise DataError(
-            f"{where}: {key} is {far[far > _TOO_FAR_M][0]:.0f} m away at poses"
+            f"{where}: {key} is {far[far > _TOO_FAR_M][0]:.4g} m away at poses"
             f" {_listed(np.flatnonzero(far > _TOO_FAR_M))}: positions are in metres; these look"
             f" like {unit}"
         )

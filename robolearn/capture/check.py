@@ -85,12 +85,13 @@ def _too_few(capture: Capture, good: Sequence[Frame]) -> Iterator[Finding]:
         left = [f for f in good if f.set.name == entry.name]
         if 2 * len(left) >= len(everyone):
             continue
-        what = "the scan" if entry.purpose in ("scan", "object") else f"set '{entry.name}'"
+        what = "the scan" if entry.purpose == "scan" else f"set '{entry.name}'"
         text = (
             f"only {len(left)} of {len(everyone)} pictures of {what} can be used; at least half of"
             " them are needed: take it again"
         )
-        yield Finding("error", text)
+        # Without one object seen by itself the table is still worth something.
+        yield Finding("warning" if entry.purpose == "object" else "error", text)
 
 
 def picture_problem(grey: Grey) -> str:
@@ -203,10 +204,11 @@ def _unreadable(
             if frame.depth_file is not None and not (frame.depth_m() > 0).any():
                 yield frame, "the depth picture is empty; nothing was within the camera's range"
                 continue
+            if frame.mask_file is not None:
+                frame.mask()
         except DataError as error:
-            missing = not frame.file.is_file() or (
-                frame.depth_file is not None and not frame.depth_file.is_file()
-            )
+            files = (frame.file, frame.depth_file, frame.mask_file)
+            missing = any(path is not None and not path.is_file() for path in files)
             yield frame, "the file is missing" if missing else str(error)
             continue
         grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
@@ -226,11 +228,23 @@ def _blurred(frames: Sequence[Frame], sharpness: dict[str, float]) -> Iterable[t
 
 
 def _units(capture: Capture, frames: Sequence[Frame]) -> list[Finding]:
-    """Depth at the picture's middle against the point that all cameras look at."""
+    """Depth at the picture's middle against the point that all cameras of a world look at: that of
+    the table, or that of an object.
+    """
+    worlds: dict[str, list[Frame]] = {}
+    for frame in frames:
+        if frame.set.purpose in ("scan", "object"):
+            turned = frame.set.name if frame.set.purpose == "object" else ""
+            worlds.setdefault(turned, []).append(frame)
+    found = [_world_units(capture, some) for some in worlds.values()]
+    return [finding for some in found for finding in some]
+
+
+def _world_units(capture: Capture, frames: Sequence[Frame]) -> list[Finding]:
     seen: list[tuple[Pose, float]] = []
     for frame in frames:
         T = camera_pose(frame, capture)
-        if T is None or frame.depth_file is None or frame.set.purpose not in ("scan", "object"):
+        if T is None or frame.depth_file is None:
             continue
         depth = frame.depth_m()
         h, w = depth.shape

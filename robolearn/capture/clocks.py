@@ -8,7 +8,7 @@ the pictures are those of their times.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -105,7 +105,8 @@ def clock_problems(capture: Capture) -> list[tuple[Level, str]]:
         if len(steps) and float(steps.min()) < 0:
             found.append(("warning", f"{entry.name}: t_s runs backwards; one clock for all rows"))
     record = read_record(capture.path)
-    stamped = [f for f in capture.frames if f.t_s is not None]
+    armed = {f.set.name for f in capture.frames if f.T_base_tool is not None}
+    stamped = [f for f in capture.frames if f.t_s is not None and not _by_hand(f, armed)]
     if record is None or not stamped:
         return found
     times = np.array([f.t_s for f in stamped], dtype=np.float64)
@@ -120,6 +121,14 @@ def clock_problems(capture: Capture) -> list[tuple[Level, str]]:
         return [*found, ("error", text)]
     text = _poses(capture, record, stamped) or _standing(record, stamped)
     return [*found, ("error", text)] if text else found
+
+
+def _by_hand(frame: Frame, armed: Collection[str]) -> bool:
+    """Whether a picture is of a stage in which the arm of the others had no part: its record may be
+    of another hour. ``armed``: sets whose pictures tell the arm's pose.
+    """
+    carried = frame.camera.mount == "hand" or frame.set.purpose == "object"
+    return bool(armed) and frame.set.name not in armed and carried
 
 
 def _poses(capture: Capture, record: ArmRecord, stamped: Sequence[Frame]) -> str:

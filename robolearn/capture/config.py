@@ -3,7 +3,7 @@
     capture.yaml        everything below
     robot.csv           t_s, q1 ... [rad] and, optionally, T_base_tool: the arm while pictures were
                         taken
-    <set>/frames.csv    file, depth, t_s, T_base_tool, T_world_camera: one row per picture
+    <set>/frames.csv    file, depth, mask, t_s, T_base_tool, T_world_camera: one row per picture
     <set>/000000.png    the picture
     <set>/000000.depth.png   uint16 times ``depth.scale_m`` = metres along the optical axis
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from robolearn.calibration.boards import Board
+from robolearn.calibration.fiducials import Tag
 from robolearn.errors import ConfigError
 
 # Four rows of four numbers.
@@ -50,12 +51,12 @@ class CaptureArm:
 class CaptureBoard:
     """The calibration board that is in the pictures."""
 
-    # What is printed.
-    kind: Literal["charuco", "chessboard"]
+    # What is printed: a board, or single tags at known places of one plane.
+    kind: Literal["charuco", "chessboard", "tags"]
     # Squares in x and y, both colours counted.
-    squares: tuple[int, int]
+    squares: tuple[int, int] = (0, 0)
     # Side of a square [m]; measure it on the print.
-    square_m: float
+    square_m: float = 0.0
     # Side of a tag's black square on a ChArUco board [m].
     marker_m: float = 0.0
     # Of its tags.
@@ -64,9 +65,16 @@ class CaptureBoard:
     where: Literal["table", "flange"] = "table"
     # Where it lies in the table's frame; without, the board's frame is the table's.
     T_table_board: Matrix | None = None
+    # Of ``kind: tags``: ``id``, ``at_m`` of the board's frame, ``size_m``, ``yaw_rad`` of each.
+    tags: tuple[Tag, ...] = ()
 
     def __post_init__(self) -> None:
         self.board()
+        if any(t.size_m > 1.0 or max(map(abs, t.at_m)) > _LARGEST_M for t in self.tags):
+            raise ConfigError(
+                f"board.tags: at_m and size_m are in metres, got {self.tags}; these look like"
+                " millimetres"
+            )
         if self.square_m > 1.0:
             raise ConfigError(
                 f"board.square_m and marker_m are in metres, got {self.square_m}, {self.marker_m};"
@@ -75,7 +83,9 @@ class CaptureBoard:
 
     def board(self) -> Board:
         """As the calibration knows it."""
-        return Board(self.kind, self.squares, self.square_m, self.marker_m, self.dictionary)
+        return Board(
+            self.kind, self.squares, self.square_m, self.marker_m, self.dictionary, self.tags
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +170,23 @@ class CaptureSet:
     camera: str
     # What they are good for.
     purpose: Purpose
-    # The object that they show, for ``purpose: object``.
+    # The object that they show, for ``purpose: object``; none there: the empty gripper, which is
+    # cut out of pictures of what it holds.
     object: str = ""
+    # What turns that object: the board, or tags, that it stands on, or the arm's gripper.
+    object_on: Literal["turntable", "flange"] = "turntable"
     # Under which light, for ``purpose: background``.
     lighting: str = ""
     # What carries the board in these pictures; default: as ``board.where``, but in pictures for the
     # lens somebody's hand.
     board_on: Literal["", "table", "flange", "hand"] = ""
+
+    def __post_init__(self) -> None:
+        if self.lighting and not self.lighting.replace("-", "_").isidentifier():
+            raise ConfigError(
+                f"set {self.name}: a lighting becomes a part of a camera's name: letters, digits,"
+                f" '_' and '-', got '{self.lighting}'"
+            )
 
 
 @dataclass(frozen=True, slots=True)

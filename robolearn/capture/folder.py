@@ -11,7 +11,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, UInt16
 from numpy.typing import NDArray
 
 from robolearn.capture.config import CaptureCamera, CaptureConfig, CaptureSet, Matrix, Purpose
@@ -21,8 +21,10 @@ from robolearn.geometry import Pose
 from robolearn.shapes import Picture
 
 SCHEMA = 1
-COLUMNS = ("file", "depth", "t_s", "T_base_tool", "T_world_camera")
+COLUMNS = ("file", "depth", "mask", "t_s", "T_base_tool", "T_world_camera")
 DepthPicture = Float32[NDArray[np.float32], "h w"]
+# Of every pixel the number of the object that it shows (the first of capture.yaml is 1); 0: none.
+MaskPicture = UInt16[NDArray[np.uint16], "h w"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Frame:
     t_s: float | None
     T_base_tool: Pose | None
     T_world_camera: Pose | None
+    mask_file: Path | None = None
 
     @property
     def name(self) -> str:
@@ -71,6 +74,19 @@ class Frame:
             )
         self._require_size(raw.shape, self.depth_file)
         return np.asarray(raw, dtype=np.float32) * np.float32(self.camera.depth.scale_m)
+
+    def mask(self) -> MaskPicture:
+        """Which object every pixel shows (of a set with ``purpose: object``: whether its own)."""
+        there = self.mask_file is not None and self.mask_file.is_file()
+        raw = cv2.imread(str(self.mask_file), cv2.IMREAD_UNCHANGED) if there else None
+        if raw is None or raw.dtype.name not in ("uint8", "uint16") or raw.ndim != 2:
+            got = "nothing that can be read" if raw is None else f"{raw.dtype} {raw.shape}"
+            raise DataError(
+                f"'{self.mask_file}' must be a picture of one channel whose numbers are those of"
+                f" objects (0: none), got {got}"
+            )
+        self._require_size(raw.shape, self.mask_file or self.file)
+        return raw.astype(np.uint16)
 
     def _require_size(self, shape: Sequence[int], path: Path) -> None:
         width, height = self.camera.size
@@ -140,6 +156,17 @@ def _check_names(config: CaptureConfig, where: str) -> None:
                 f"{did_you_mean(entry.camera, config.cameras)} There are:"
                 f" {sorted(config.cameras)}"
             )
+        if entry.purpose == "object" and not entry.object and entry.object_on == "turntable":
+            raise ConfigError(
+                f"{where}: set '{entry.name}': which object do its pictures show? Give 'object'"
+                " (only the empty gripper, 'object_on: flange', has none)"
+            )
+        described = [o.name for o in config.objects]
+        if entry.object and entry.purpose == "object" and entry.object not in described:
+            raise ConfigError(
+                f"{where}: set '{entry.name}': no object '{entry.object}'."
+                f"{did_you_mean(entry.object, described)} There are: {described}"
+            )
         if Path(entry.name).is_absolute() or ".." in Path(entry.name).parts:
             raise ConfigError(f"{where}: set '{entry.name}' must be a folder of the capture")
 
@@ -202,7 +229,7 @@ def _frame(
     cells = {name: (row.get(name) or "").strip() for name in COLUMNS}
     if not cells["file"]:
         raise DataError(f"{at}: 'file' is empty; it names the picture")
-    for name in ("file", "depth"):
+    for name in ("file", "depth", "mask"):
         if Path(cells[name]).is_absolute() or ".." in Path(cells[name]).parts:
             raise DataError(f"{at}: '{cells[name]}' must lie in the set's folder")
     try:
@@ -220,6 +247,7 @@ def _frame(
         t_s=t_s,
         T_base_tool=_pose(cells["T_base_tool"], f"{at}: T_base_tool"),
         T_world_camera=_pose(cells["T_world_camera"], f"{at}: T_world_camera"),
+        mask_file=folder / cells["mask"] if cells["mask"] else None,
     )
 
 

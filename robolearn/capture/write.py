@@ -14,7 +14,7 @@ import numpy as np
 import yaml
 
 from robolearn.capture.config import CaptureConfig
-from robolearn.capture.folder import COLUMNS, DepthPicture, read_capture
+from robolearn.capture.folder import COLUMNS, DepthPicture, MaskPicture, read_capture
 from robolearn.config import to_dict
 from robolearn.errors import ConfigError
 from robolearn.files import write_atomic
@@ -29,9 +29,12 @@ class CaptureWriter:
     folder can be read at any time.
     """
 
-    def __init__(self, folder: Path, config: CaptureConfig, *, resume: bool = False) -> None:
+    def __init__(
+        self, folder: Path, config: CaptureConfig, *, resume: bool = False, grow: bool = False
+    ) -> None:
         """``resume``: go on with what was cut off in the folder, if anything was; ConfigError for a
-        folder of something else.
+        folder of something else. ``grow``: sets, cameras and objects that it lacks are added to
+        capture.yaml, which is then written anew.
         """
         begun = resume and (folder / "capture.yaml").is_file()
         if folder.exists() and any(folder.iterdir()) and not begun:
@@ -41,6 +44,8 @@ class CaptureWriter:
         self._rows: dict[str, list[list[str]]] = {entry.name: [] for entry in config.sets}
         self._record: list[str] = []
         if begun:
+            if grow:
+                self._grow()
             self._resume()
             return
         text = yaml.safe_dump(plain(config), sort_keys=False, width=100)
@@ -69,6 +74,39 @@ class CaptureWriter:
         self._record += rows[1:] if self._record else rows
         write_atomic(self._folder / "robot.csv", "\n".join(self._record) + "\n")
 
+    def _grow(self) -> None:
+        there, new = read_capture(self._folder).config, self._config
+        board = there.board or new.board
+        if new.board is not None and board is not None and board.board() != new.board.board():
+            raise ConfigError(
+                f"'{self._folder}' has another board ({board.board()}), got {new.board.board()}:"
+                " one board for all stages, or a folder of its own"
+            )
+        for name in set(there.cameras) & set(new.cameras):
+            if there.cameras[name].size != new.cameras[name].size:
+                raise ConfigError(
+                    f"'{self._folder}': camera '{name}' had pictures of {there.cameras[name].size}"
+                    f" px, got {new.cameras[name].size}"
+                )
+        names, described = {s.name for s in there.sets}, {o.name for o in there.objects}
+        more = tuple(s for s in new.sets if s.name not in names)
+        self._config = dataclasses.replace(
+            there,
+            board=board,
+            cameras={**new.cameras, **there.cameras},
+            sets=(*there.sets, *more),
+            objects=(*there.objects, *(o for o in new.objects if o.name not in described)),
+        )
+        self._rows = {entry.name: [] for entry in self._config.sets}
+        if self._config == there:
+            return
+        # Folders first: what capture.yaml names is there whenever it is read.
+        for entry in more:
+            (self._folder / entry.name).mkdir(parents=True, exist_ok=True)
+            self._write_rows(entry.name)
+        text = yaml.safe_dump(plain(self._config), sort_keys=False, width=100)
+        write_atomic(self._folder / "capture.yaml", text)
+
     def _resume(self) -> None:
         there = read_capture(self._folder)
         if _shape(there.config) != _shape(self._config):
@@ -92,15 +130,16 @@ class CaptureWriter:
         picture: Picture,
         depth_m: DepthPicture | None = None,
         *,
+        mask: MaskPicture | None = None,
         t_s: float | None = None,
         T_base_tool: Pose | None = None,
         T_world_camera: Pose | None = None,
     ) -> str:
-        """Keep an RGB picture, its depth [m] (0: nothing measured) and what is known of it; returns
-        the name of its file.
+        """Keep an RGB picture, its depth [m] (0: nothing measured), which object every pixel shows,
+        and what is known of it; returns the name of its file.
         """
         rows, folder = self._rows[set_name], self._folder / set_name
-        name, depth_name = f"{len(rows):06d}.png", ""
+        name, depth_name, mask_name = f"{len(rows):06d}.png", "", ""
         _write_png(folder / name, np.ascontiguousarray(picture[..., ::-1]))
         entry = next(s for s in self._config.sets if s.name == set_name)
         depth = self._config.cameras[entry.camera].depth
@@ -108,10 +147,14 @@ class CaptureWriter:
             depth_name = f"{len(rows):06d}.depth.png"
             counts = np.nan_to_num(depth_m / depth.scale_m, nan=0.0, posinf=0.0)
             _write_png(folder / depth_name, np.clip(np.rint(counts), 0, 65535).astype(np.uint16))
+        if mask is not None:
+            mask_name = f"{len(rows):06d}.mask.png"
+            _write_png(folder / mask_name, mask)
         rows.append(
             [
                 name,
                 depth_name,
+                mask_name,
                 "" if t_s is None else repr(t_s),
                 _numbers(T_base_tool),
                 _numbers(T_world_camera),

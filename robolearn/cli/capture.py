@@ -12,7 +12,7 @@ import tyro
 from robolearn.cli.shared.consent import ask, wait_for_enter
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
-from robolearn.operations.capture.options import CaptureOptions
+from robolearn.operations.capture.options import CaptureOptions, HandOptions
 
 if TYPE_CHECKING:
     from robolearn.operations.capture.inspect import Inspected
@@ -33,6 +33,8 @@ class Args:
     check: Path | None = None
     # Start the virtual lab of the config and end it afterwards.
     start_lab: bool = False
+    # A stage without the arm: a camera that is carried around, or an object on a turntable.
+    hand: Annotated[HandOptions, tyro.conf.arg(name="")] = field(default_factory=HandOptions)
     # Do not ask before the arm moves, nor for hands that lay boards and objects.
     yes: bool = False
     # The board, which cameras ride on the arm, and how much is taken.
@@ -53,7 +55,39 @@ def main(argv: list[str]) -> int:
         raise ConfigError(
             "give --robot CELL --out FOLDER to take a capture, or --check FOLDER to look at one"
         )
+    if args.hand.by_hand:
+        return _by_hand(args, args.robot, args.out)
     return _take(args, args.robot, args.out)
+
+
+def _by_hand(args: Args, robot: Path, out: Path) -> int:
+    from robolearn.operations.capture.by_hand import capture_by_hand
+    from robolearn.operations.cell.operator import CellOperator
+
+    done = capture_by_hand(
+        robot,
+        out,
+        CellOperator(partial(ask, yes=args.yes), None if args.yes else wait_for_enter),
+        args.options,
+        args.hand,
+        start_lab=args.start_lab,
+        on_note=lambda text: say(text, quiet=args.json),
+    )
+    if args.json:
+        print_json(
+            {
+                "capture": str(done.folder),
+                "pictures": {done.set_name: done.pictures},
+                "repeat": [done.advice] if done.advice else [],
+            }
+        )
+        return 0
+    say(f"{done.set_name}: {done.pictures} picture(s)")
+    if done.advice:
+        say(f"repeat: {done.advice}")
+    say(f"capture: {done.folder}")
+    say(f"next: robolearn capture --check {done.folder}")
+    return 0
 
 
 def _take(args: Args, robot: Path, out: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,10 @@ class Args:
     # What CoACD may take per object that is no box, cylinder or sphere [s]; its cut is used where
     # it is nearer to the scan than ours. 0: it is not asked (pip install 'robolearn[decompose]').
     coacd_seconds: float = 0.0
+    # New folder of a capture with depth that is made first, of pictures that have none: places by
+    # structure from motion, metres by the arm's poses or the board, depth from the pictures
+    # themselves (pip install 'robolearn[sfm]').
+    from_colours: Path | None = None
     # Print one JSON document and nothing else.
     json: bool = False
 
@@ -37,8 +42,14 @@ def main(argv: list[str]) -> int:
     from robolearn.operations.scenes.reconstruct import reconstruct
 
     output_folder(args.out, "--out", "a scene package")
+    capture = args.capture
+    if args.from_colours is not None:
+        from robolearn.operations.scenes.from_pictures import depth_from_pictures
+
+        tell = partial(say, quiet=args.json)
+        capture = depth_from_pictures(capture, args.from_colours, tell).out
     made = reconstruct(
-        args.capture,
+        capture,
         args.out,
         task=args.task,
         arm=args.arm,
@@ -54,5 +65,5 @@ def main(argv: list[str]) -> int:
     for entry in made.assumed:
         say(f"assumed: {entry['what']}: {entry['value']} ({entry['why']})")
     say(f"{sum(details['seconds'].values()):.0f} s; scene package: {args.out}")
-    say(f"next: robolearn scene verify {args.out} --capture {args.capture}")
+    say(f"next: robolearn scene verify {args.out} --capture {capture}")
     return 0

@@ -67,6 +67,8 @@ class Body:
     unseen_share: float
     rgb: tuple[float, float, float] = (0.7, 0.7, 0.7)
     texture: Texture | None = None
+    # Whether pictures of the table show it where it stands.
+    pictured: bool = True
 
     @property
     def radius_m(self) -> float:

@@ -23,7 +23,7 @@ from robolearn.capture.folder import Capture, Frame, matrix
 from robolearn.errors import DataError
 from robolearn.geometry import CameraMatrix, Pose, inverse, pose
 from robolearn.shapes import Picture
-from sim.reconstruction.shapes import Depth, Points
+from sim.reconstruction.shapes import Depth, Mask, Numbers, Points
 
 # Placed pictures that are asked where the board lies.
 _BOARD_VIEWS = 12
@@ -74,14 +74,24 @@ class PosedFrame:
 
     def depth_m(self) -> Depth:
         """Depth [m] without distortion: the nearest pixel's, as edges must not be blended."""
-        depth = self.frame.depth_m()
+        return self._straight(self.frame.depth_m())
+
+    def numbers(self) -> Numbers:
+        """Which object of capture.yaml every pixel shows by the mask, without distortion."""
+        return self._straight(self.frame.mask().astype(np.float32)).astype(np.int64)
+
+    def mask(self) -> Mask | None:
+        """Which pixels show an object; None without a mask."""
+        return None if self.frame.mask_file is None else self.numbers() > 0
+
+    def _straight(self, values: Depth) -> Depth:
         if not any(self.lens.distortion):
-            return depth
+            return values
         size = self.frame.camera.size
         maps = cv2.initUndistortRectifyMap(
             self.K, np.array(self.lens.distortion), np.eye(3), self.K, size, cv2.CV_32FC1
         )
-        straight = cv2.remap(depth, maps[0], maps[1], cv2.INTER_NEAREST)
+        straight = cv2.remap(values, maps[0], maps[1], cv2.INTER_NEAREST)
         return np.asarray(straight, dtype=np.float32)
 
     def moved(self, T: Pose) -> PosedFrame:
@@ -105,11 +115,8 @@ def posed_frames(capture: Capture, frames: Sequence[Frame]) -> Posed:
     DataError when no picture can be placed, or frames are in different worlds.
     """
     notes: list[str] = []
-    lenses: dict[str, CaptureLens] = {}
     seen = _seen(capture, frames)
-    for camera in sorted({f.set.camera for f in frames}):
-        lenses[camera], note = lens_of(capture, camera, seen)
-        notes.append(note)
+    lenses = _lenses(capture, frames, seen, notes)
     level, depth = depth_problem(seen, lenses)
     if level == "error":
         raise DataError(f"{capture.path}: {depth}")
@@ -141,6 +148,21 @@ def posed_frames(capture: Capture, frames: Sequence[Frame]) -> Posed:
             " T_world_camera, or arm.T_table_base so that the arm's and the table's frame are one"
         )
     return Posed(tuple(out), worlds.pop(), unposed, tuple(notes))
+
+
+def known_lenses(capture: Capture, frames: Sequence[Frame]) -> dict[str, CaptureLens]:
+    """The lenses of cameras that took ``frames``, given or found from the board."""
+    return _lenses(capture, frames, _seen(capture, frames), [])
+
+
+def _lenses(
+    capture: Capture, frames: Sequence[Frame], seen: Sequence[BoardView], notes: list[str]
+) -> dict[str, CaptureLens]:
+    lenses: dict[str, CaptureLens] = {}
+    for camera in sorted({f.set.camera for f in frames}):
+        lenses[camera], note = lens_of(capture, camera, seen)
+        notes.append(note)
+    return lenses
 
 
 def _pose(

@@ -7,7 +7,7 @@ the table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from scipy import ndimage, optimize, spatial
 from robolearn.capture.config import CaptureObject
 from robolearn.geometry import XY, Vector
 from robolearn.shapes import Floats, OwnIndex
-from sim.reconstruction.frames import Assumed, PosedFrame
+from sim.reconstruction.frames import Assumed, PosedFrame, points_of
 from sim.reconstruction.shapes import Faces, Field, Labels, OwnPoints, Points, Vertices, Voxels
 from sim.reconstruction.volume import Volume, surface
 
@@ -50,6 +50,8 @@ class Cluster:
     # Of one of several things that touch: where it is, and where the others are [m].
     own: OwnPoints | None = None
     others: OwnPoints | None = None
+    # Which object of capture.yaml masks say that it is (the first is 1); 0: they do not say.
+    number: int = 0
 
     @property
     def middle(self) -> Vector:
@@ -82,8 +84,9 @@ def find_clusters(
     noise_m: float,
     seeds: Sequence[tuple[float, float]] = (),
 ) -> list[Cluster]:
-    """Clusters on the table within the workspace, largest first. One that holds several ``seeds``
-    (places of different objects [m]) is cut between them where it is thinnest.
+    """Clusters on the table within the workspace, largest first. Masks part what touches; without,
+    one that holds several ``seeds`` (places of different objects [m]) is cut between them where it
+    is thinnest.
     """
     extent = high - low
     voxel = max(_COARSE_M, float(extent.prod() / _COARSE) ** (1 / 3))
@@ -97,6 +100,7 @@ def find_clusters(
     labels, _ = _labelled(solid)
     seen = volume.seen
     volume_high = below + voxel * (np.array(solid.shape) - 1.0)
+    marks = _Marks.of(frames, low, high, clearance_m(noise_m, voxel))
     out: list[Cluster] = []
     for k, box in enumerate(_ndimage.find_objects(labels), 1):
         own = labels[box] == k
@@ -107,7 +111,7 @@ def find_clusters(
             continue
         first = np.array([s.start for s in box])
         at = below + voxel * (first + np.argwhere(own))
-        parts = _parted(at, seeds, voxel)
+        parts = _parted(at, seeds, voxel) if marks is None else marks.nearest(at)
         for part in np.unique(parts):
             inside = parts == part
             a, b = at[inside].min(axis=0), at[inside].max(axis=0)
@@ -121,9 +125,44 @@ def find_clusters(
                     bool(rim.any()),
                     None if whole else at[inside],
                     None if whole else at[~inside],
+                    0 if marks is None else int(part),
                 )
             )
     return sorted(out, key=lambda c: -c.volume_m3)
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """What masks say: points that stand on the table, and the object of each (0: none)."""
+
+    points: OwnPoints
+    numbers: OwnIndex
+
+    @classmethod
+    def of(
+        cls, frames: Sequence[PosedFrame], low: Vector, high: Vector, clear: float
+    ) -> _Marks | None:
+        """None where no picture has a mask."""
+        masked = [f for f in frames if f.frame.mask_file is not None]
+        points: list[OwnPoints] = []
+        numbers: list[OwnIndex] = []
+        for f in masked[:: max(1, len(masked) // 30)]:
+            depth, marked = f.depth_m(), f.numbers()
+            for number in np.unique(marked):
+                own = np.where(marked == number, depth, 0.0).astype(np.float32)
+                at = points_of(own, f.K, f.T_table_camera, 2)
+                at = at[((at > [*low[:2], clear]) & (at < high)).all(axis=1)]
+                points.append(at)
+                numbers.append(np.full(len(at), number, dtype=np.int64))
+        if not points:
+            return None
+        return cls(np.concatenate(points), np.concatenate(numbers))
+
+    def nearest(self, at: Points) -> OwnIndex:
+        """The object of the point that is nearest to each of ``at [n, 3]``."""
+        if not len(self.points):
+            return np.zeros(len(at), dtype=np.int64)
+        return self.numbers[_KDTree(self.points).query(at)[1]]
 
 
 def _parted(at: Points, seeds: Sequence[tuple[float, float]], voxel: float) -> OwnIndex:
@@ -170,9 +209,10 @@ def _unit(v: XY) -> XY:
 
 
 def name_clusters(
-    clusters: Sequence[Cluster], objects: Sequence[CaptureObject]
+    clusters: Sequence[Cluster], objects: Sequence[CaptureObject], apart: Collection[str] = ()
 ) -> tuple[dict[str, Cluster], list[str], list[Assumed]]:
-    """Which cluster is which object of capture.yaml: by where it says, the others by size.
+    """Which cluster is which object of capture.yaml: by masks, by where it says, the others by
+    size. Objects that were seen ``apart`` need not be on the table.
 
     Returns the clusters by name, sentences about what is missing or too many, and what was assumed.
     """
@@ -180,7 +220,12 @@ def name_clusters(
     said: list[str] = []
     assumed: list[Assumed] = []
     left = list(clusters)
-    placed = [o for o in objects if o.at_m is not None]
+    for number, o in enumerate(objects, 1):
+        own = [c for c in left if c.number == number]
+        if own:
+            named[o.name] = own[0]
+    left = [c for c in left if all(c is not other for other in named.values())]
+    placed = [o for o in objects if o.at_m is not None and o.name not in named]
     if placed and left:
         at = np.array([o.at_m for o in placed], dtype=np.float64)
         cost = np.linalg.norm(at[:, None] - np.stack([c.middle[:2] for c in left])[None], axis=2)
@@ -188,7 +233,7 @@ def name_clusters(
             if cost[i, j] < _NAMED_M:
                 named[placed[i].name] = left[j]
         left = [c for c in left if all(c is not other for other in named.values())]
-    rest = [o for o in objects if o.at_m is None]
+    rest = [o for o in objects if o.at_m is None and o.name not in named]
     for o, cluster in zip(rest, left, strict=False):
         named[o.name] = cluster
     if len(rest) > 1 or (rest and len(left) > len(rest)):
@@ -199,7 +244,7 @@ def name_clusters(
                 "largest first, in the order of capture.yaml; at_m would say",
             )
         )
-    missing = [o.name for o in objects if o.name not in named]
+    missing = [o.name for o in objects if o.name not in named and o.name not in apart]
     if missing:
         said.append(
             f"{', '.join(missing)}: not found; {len(clusters)} thing(s) stand on the table,"
@@ -215,7 +260,7 @@ def name_clusters(
                 f"{name}: something at {cluster.middle[0]:.2f}, {cluster.middle[1]:.2f} m that"
                 " capture.yaml does not name; take it away, or name it"
             )
-    touching = [name for name, cluster in named.items() if cluster.others is not None]
+    touching = [n for n, c in named.items() if c.others is not None and not c.number]
     if touching:
         text = ", ".join(touching)
         why = "they touch; cut between the places of at_m, where together they are thin or change"
@@ -252,12 +297,18 @@ def scan_object(
     field = np.where(kept, field, np.maximum(field, 0.5))
     field = np.maximum(field, (-heights / volume.truncation_m)[None, None].astype(np.float32))
     vertices, faces = surface(field, low, voxel)
-    at = np.clip(np.rint((vertices - low) / voxel).astype(int), 0, np.array(field.shape) - 1)
+    return Scanned(name, vertices, faces, unseen_share(volume, vertices, low, voxel, voxel), voxel)
+
+
+def unseen_share(
+    volume: Volume, vertices: Vertices, low: Vector, voxel: float, above_m: float
+) -> float:
+    """Share of a surface's corners ``[v, 3]`` above a height near which no camera saw anything."""
+    at = np.clip(np.rint((vertices - low) / voxel).astype(int), 0, np.array(volume.shape) - 1)
     near = _ndimage.binary_dilation(volume.seen & (np.abs(volume.field()) < 0.99), iterations=1)
-    above = vertices[:, 2] > voxel
+    above = vertices[:, 2] > above_m
     unseen = ~near[at[:, 0], at[:, 1], at[:, 2]] & above
-    share = float(unseen.sum() / max(1, above.sum()))
-    return Scanned(name, vertices, faces, share, voxel)
+    return float(unseen.sum() / max(1, above.sum()))
 
 
 def _own(

@@ -9,23 +9,26 @@ listed as assumed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from robolearn.capture.check import check_capture
-from robolearn.capture.folder import Capture
+from robolearn.capture.folder import Capture, Frame
 from robolearn.errors import DataError, SceneError
 from robolearn.geometry import Vector
 from robolearn.shapes import Picture
 from sim.reconstruction.appearance import RGB, filled_picture, painted, usual
 from sim.reconstruction.bodies import Body, make_body
 from sim.reconstruction.frames import Assumed, PosedFrame, WorldFrame, posed_frames
+from sim.reconstruction.joining import Joined, joined_elsewhere, joined_to_scan
 from sim.reconstruction.objects import find_clusters, name_clusters, scan_object
 from sim.reconstruction.plane import Table, find_table, misplaced
 from sim.reconstruction.refine import register
+from sim.reconstruction.shapes import OwnPoints
 from sim.reconstruction.texture import Atlas, Texture, flat_spots, lay_out, textured
+from sim.reconstruction.turned import turned_objects
 
 # Of so many pictures one is kept back, to judge the scene by.
 HELD_OUT_EVERY = 6
@@ -33,6 +36,8 @@ HELD_OUT_EVERY = 6
 LEAST_FRAMES, WORST_SHARE = 6, 0.34
 # Height of the box that is reconstructed, and how far it goes when nobody says [m].
 _HEIGHT_M, _REACH_M = 0.35, 0.45
+# The note of capture.yaml that says how depth was computed that no camera measured.
+COMPUTED = "depth"
 # Texels of the table's picture, and photographs that it is made from, at most about so many.
 _TEXELS, _TABLE_VIEWS = 400_000, 15
 
@@ -80,6 +85,8 @@ class PlacedScan:
     assumed: tuple[Assumed, ...]
     said: tuple[str, ...]
     notes: tuple[str, ...]
+    # All pictures of the capture that passed its checks.
+    usable: tuple[Frame, ...]
 
 
 def place_scan(capture: Capture) -> PlacedScan:
@@ -102,10 +109,23 @@ def place_scan(capture: Capture) -> PlacedScan:
     left_out |= posed.unposed
     noise = max(d.noise_m for f in posed.frames if (d := f.frame.camera.depth) is not None)
     table, assumed = find_table(posed.frames, posed.world, noise)
+    if COMPUTED in capture.config.notes:
+        computed = Assumed(
+            "depth of the scan", "computed from colours", capture.config.notes[COMPUTED]
+        )
+        assumed.append(computed)
     frames = [f.moved(table.T_table_world) for f in posed.frames]
     kept = _believed(frames, noise, left_out, said)
     return PlacedScan(
-        tuple(kept), posed.world, table, noise, left_out, tuple(assumed), tuple(said), posed.notes
+        tuple(kept),
+        posed.world,
+        table,
+        noise,
+        left_out,
+        tuple(assumed),
+        tuple(said),
+        posed.notes,
+        report.usable,
     )
 
 
@@ -132,31 +152,39 @@ def reconstruct(
     held_out = tuple(f for f in registered.frames if f.name in kept_back)
     used = tuple(f for f in registered.frames if f.name not in kept_back)
     clock.stage("registration")
+    turned, about = turned_objects(capture, scan.usable)
+    said += about
     objects = capture.config.objects
     seeds = [o.at_m for o in objects if o.at_m is not None]
     clusters = find_clusters(used, low, high, noise, seeds)
-    if not clusters:
+    if not clusters and not turned:
         raise SceneError(
             f"{capture.path}: nothing stands on the table within {np.round(low, 2).tolist()} to"
             f" {np.round(high, 2).tolist()} m; check workspace in capture.yaml, and the depth's"
             " range"
         )
-    named, about, guessed = name_clusters(clusters, objects)
+    named, about, guessed = name_clusters(clusters, objects, turned)
     assumed += guessed
     said += about
     clock.stage("objects")
     described = {o.name: o for o in objects}
     bodies: list[Body] = []
-    for name, cluster in named.items():
-        body, more, about = make_body(
-            scan_object(name, cluster, used, noise), described.get(name), coacd_s
-        )
-        bodies.append(body)
-        assumed += more
-        said += about
+    joined: dict[str, Joined] = {}
+    for name in (*named, *(n for n in turned if n not in named)):
+        if name in named:
+            one = Joined(scan_object(name, named[name], used, noise), ())
+            if name in turned:
+                one = joined_to_scan(turned[name], one.scanned)
+        else:
+            one = joined_elsewhere(turned[name], described.get(name), bodies, low, high)
+        body, more, about = make_body(one.scanned, described.get(name), coacd_s)
+        joined[name] = one
+        bodies.append(replace(body, pictured=one.pictured))
+        assumed += [*one.assumed, *more]
+        said += [*one.said, *about]
         tell(_sentence(body))
     clock.stage("surfaces and bodies")
-    bodies = [replace(b, texture=t, rgb=rgb) for b, (t, rgb) in _looks(bodies, used)]
+    bodies = [replace(b, texture=t, rgb=rgb) for b, (t, rgb) in _looks(bodies, used, joined)]
     table_picture, table_rgb = _table_look(scan.table, used)
     clock.stage("colours")
     return Reconstruction(
@@ -173,7 +201,7 @@ def reconstruct(
         left_out=scan.left_out,
         assumed=tuple(assumed),
         said=tuple(said),
-        notes=(*scan.notes, registered.note),
+        notes=(*scan.notes, registered.note, *(n for one in joined.values() for n in one.notes)),
         registered=registered.changed,
         seconds=clock.seconds,
     )
@@ -187,9 +215,10 @@ def _require_depth(capture: Capture, usable: int, scanned: int) -> None:
     raise DataError(
         f"{capture.path}: none of {colour} pictures of the scan ({usable} usable in all) has depth;"
         " surfaces are found from depth, and none is invented from colours. Take the scan with a"
-        " depth camera (RealSense, a phone with LiDAR), or compute depth from the pictures with"
-        " another program (COLMAP's dense stereo, scaled by the arm's poses) and enter it as"
-        " docs/capture_format.md says: depth in frames.csv, depth.scale_m in capture.yaml"
+        " depth camera (RealSense, a phone with LiDAR), or have depth computed from the pictures,"
+        " as far as they tell: --from-colours FOLDER (pycolmap; robolearn[sfm]). Depth of another"
+        " program (COLMAP's dense stereo) is entered as docs/capture_format.md says: depth in"
+        " frames.csv, depth.scale_m in capture.yaml"
     )
 
 
@@ -247,15 +276,20 @@ def _workspace(
 
 
 def _looks(
-    bodies: Sequence[Body], frames: Sequence[PosedFrame]
+    bodies: Sequence[Body], frames: Sequence[PosedFrame], joined: Mapping[str, Joined]
 ) -> list[tuple[Body, tuple[Texture, RGB]]]:
-    """Every body's texture and usual colour."""
+    """Every body's texture and usual colour: of one that was turned, from the pictures of it."""
     atlases: dict[str, Atlas] = {}
+    colours: dict[str, OwnPoints] = {}
     for b in bodies:
+        own = joined[b.name].frames or frames
         at = b.vertices @ b.T_table_body[:3, :3].T + b.T_table_body[:3, 3]
-        texel = float(np.median([_texel(f, b.T_table_body[:3, 3]) for f in frames]))
+        texel = float(np.median([_texel(f, b.T_table_body[:3, 3]) for f in own]))
         atlases[b.name] = lay_out(at, b.faces, texel)
-    colours = painted({name: atlas.spots for name, atlas in atlases.items()}, frames)
+        if joined[b.name].frames:
+            colours |= painted({b.name: atlases[b.name].spots}, own)
+    rest = {name: atlas.spots for name, atlas in atlases.items() if name not in colours}
+    colours |= painted(rest, frames)
     return [(b, (textured(atlases[b.name], c := colours[b.name]), usual(c))) for b in bodies]
 
 

@@ -20,6 +20,8 @@ Labels = Int[NDArray[np.int32], "x y z"]
 # Distances along the optical axis [m], 0 where nothing was measured; marked pixels.
 Depth = Float32[NDArray[np.float32], "h w"]
 Mask = Bool[NDArray[np.bool_], "h w"]
+# The object of every pixel.
+Numbers = Int64[NDArray[np.int64], "h w"]
 # Cells of a grid by their three numbers, any number of them.
 Cells = Int64[NDArray[np.int64], "_ 3"]
 # Where every pixel's surface is [m].

@@ -103,6 +103,10 @@ LIMITS = {
         *("surface that no picture saw", "%", 10.0, 40.0, False),
         "{worst}: parts of it were never seen and are closed by guess; add views of them",
     ),
+    "pictured": Limit(
+        *("objects that stand in pictures of the table", "%", 100.0, 0.0, True),
+        "{worst}: no picture shows it where it stands in the scene; put it there and capture again",
+    ),
     "moved": Limit(
         *("objects stay where they were found", "mm", 3.0, 10.0, False),
         "{worst} does not rest where it was found: add views of its lower part, or of what it leans"
@@ -176,7 +180,7 @@ def verify(scene: Scene, capture: Capture) -> Verified:
         views = tuple(viewer.compare(f) for f in frames)
     finally:
         viewer.close()
-    rested = _rested(scene, tuple(boxes))
+    rested = _rested(scene, tuple(details["objects"]))
     said = [*(str(s) for s in details["said"]), *by_hand_sentences(details)]
     if not held_out:
         said.append("the pictures are of another capture, or were used to make the scene")
@@ -206,12 +210,26 @@ def reconstructed_details(scene: Scene) -> dict[str, Any]:
 
 
 def found_boxes(details: Mapping[str, Any]) -> dict[str, Box]:
-    """By object: where it was found, or, of what a person moved since, where that is now."""
+    """By object that pictures of the table show: where it was found, or, of what a person moved
+    since, where that is now. SceneError where they show none.
+    """
     by_hand = details.get("by_hand", {})
-    return {
+    found = {
         name: _box(entry, by_hand.get(name, {}).get("pose"))
         for name, entry in details["objects"].items()
+        if _pictured(entry)
     }
+    if not found:
+        raise SceneError(
+            "no picture of the table shows any of the scene's objects, so there is nothing to judge"
+            " it by: put them onto the table, take a scan and reconstruct again"
+        )
+    return found
+
+
+def _pictured(entry: Mapping[str, Any]) -> bool:
+    # Scenes of before know nothing else.
+    return bool(entry.get("pictured", True))
 
 
 def scene_viewer(scene: Scene, boxes: Mapping[str, Box]) -> SceneViewer:
@@ -281,8 +299,9 @@ def _measures(
 ) -> tuple[Measure, ...]:
     """Every limit's value: the median over pictures, of the worst object."""
     by_object = {
-        "silhouette": {r.name: _median([v.iou[r.name] for v in views]) for r in rested},
-        "colour": {r.name: _median([v.colour[r.name] for v in views]) for r in rested},
+        "silhouette": {n: _median([v.iou[n] for v in views]) for n in views[0].iou},
+        "colour": {n: _median([v.colour[n] for v in views]) for n in views[0].colour},
+        "pictured": {n: 100.0 * _pictured(o) for n, o in details["objects"].items()},
         "unseen": {n: 100.0 * float(o["unseen_share"]) for n, o in details["objects"].items()},
         "moved": {r.name: r.moved_mm for r in rested},
         "turned": {r.name: r.turned_deg for r in rested},

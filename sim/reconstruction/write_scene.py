@@ -265,15 +265,20 @@ def _add_photographed(
     said: list[str],
 ) -> list[tuple[dict[str, Any], CaptureLens]]:
     """Cameras of the cell that stand still, with their photograph of the empty table behind, and
-    their real lenses.
+    their real lenses; one of the same place for every further lighting that was photographed.
     """
     capture, out = found.capture, list[tuple[dict[str, Any], CaptureLens]]()
-    photographs: dict[str, Frame] = {f.set.camera: f for f in capture.of("background")}
-    for name, camera in capture.config.cameras.items():
-        if camera.mount != "table":
-            continue
-        photo = photographs.get(name)
-        if photo is None and camera.T_mount_camera is None:
+    photographs: dict[str, dict[str, Frame]] = {}
+    for f in capture.of("background"):
+        photographs.setdefault(f.set.camera, {})[f.set.lighting] = f
+    every = [
+        (name if k == 0 else f"{name}_{lighting}", name, photo)
+        for name in capture.config.cameras
+        for k, (lighting, photo) in enumerate(photographs.get(name, {"": None}).items())
+    ]
+    for shown, name, photo in every:
+        camera = capture.config.cameras[name]
+        if camera.mount != "table" or (photo is None and camera.T_mount_camera is None):
             continue
         if photo is None:
             lens, _ = lens_of(capture, name)
@@ -286,10 +291,10 @@ def _add_photographed(
             if posed.world == found.world:
                 frame = frame.moved(found.table.T_table_world)
             T = frame.T_table_camera
-        called = name
-        if name in ("top", "agent"):
-            called = f"{name}_camera"
-            said.append(f"camera '{name}' is called '{called}' in the scene")
+        called = shown
+        if shown in ("top", "agent"):
+            called = f"{shown}_camera"
+            said.append(f"camera '{shown}' is called '{called}' in the scene")
         _add_camera(_child(root, "worldbody"), called, T_world_table @ T)
         entry: dict[str, Any] = {
             "name": called,
@@ -445,6 +450,7 @@ def _object(body: Body) -> dict[str, Any]:
         "collision_error_mm": {name: _round(1e3 * e) for name, e in body.tried_m.items()},
         "nearest_primitive": {"kind": fit.kind, "error_mm": _round(1e3 * fit.error_m)},
         "faces": len(body.faces),
+        "pictured": body.pictured,
         "unseen_share": _round(body.unseen_share),
         "rgb": [_round(v) for v in body.rgb],
         "texture_seen": _round(body.texture.seen) if body.texture is not None else 0.0,

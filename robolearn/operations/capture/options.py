@@ -33,6 +33,11 @@ class CaptureOptions:
     poses: int = 40
     # Pictures of the table by a camera on the flange, all around (0: none).
     scan: int = 40
+    # Objects that the gripper then holds, one after the other, before cameras beside the arm that
+    # measure depth (their places are known from a board on the flange).
+    in_hand: tuple[str, ...] = ()
+    # Pictures of each, and of the empty hand.
+    views: int = 24
     # How long the arm is excited and recorded [s] (0: not at all).
     excite_s: float = 0.0
     # Chooses poses and motions.
@@ -43,7 +48,49 @@ class CaptureOptions:
             raise ConfigError(f"poses must be in [8, 200], got {self.poses}")
         if not 0 <= self.scan <= 1000:
             raise ConfigError(f"scan must be in [0, 1000] pictures, got {self.scan}")
+        if self.in_hand and self.board_on == "table":
+            raise ConfigError(
+                "in_hand: where cameras see the gripper is known from a board on the flange: give"
+                " board_on: flange or both"
+            )
+        if not 6 <= self.views <= 200:
+            raise ConfigError(f"views must be in [6, 200], got {self.views}")
         if self.excite_s != 0.0 and not 10.0 <= self.excite_s <= 600.0:
             raise ConfigError(f"excite_s must be 0 or in [10, 600], got {self.excite_s:g}")
         if not 0.1 <= self.ahead_m <= 2.0:
             raise ConfigError(f"ahead_m must be in [0.1, 2] m, got {self.ahead_m:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class HandOptions:
+    """A stage in which no arm moves: a person carries the camera, or turns what is before it."""
+
+    # lens: the board all over the picture; scan: the table by a camera that is carried around it,
+    # the board lying there; turntable: an object on the board, which is turned before the camera.
+    by_hand: Literal["", "lens", "scan", "turntable"] = ""
+    # Which camera of the cell takes the pictures.
+    camera: str = ""
+    # What stands on the turntable: a name, as capture.yaml has it.
+    object: str = ""
+    # Pictures to take.
+    pictures: int = 30
+    # A stage ends when nothing new was seen for so long [s].
+    patience_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not self.by_hand:
+            if self.camera or self.object:
+                raise ConfigError("camera and object go with --by-hand (lens, scan, turntable)")
+            return
+        if not self.camera:
+            raise ConfigError("--by-hand: which camera? Give --camera NAME")
+        if (self.by_hand == "turntable") != bool(self.object):
+            raise ConfigError(
+                "--by-hand turntable takes pictures of one object: give --object NAME"
+                if not self.object
+                else f"--object goes with --by-hand turntable, not {self.by_hand}"
+            )
+        if not 8 <= self.pictures <= 1000:
+            raise ConfigError(f"pictures must be in [8, 1000], got {self.pictures}")
+        if not 1.0 <= self.patience_s <= 3600.0:
+            raise ConfigError(f"patience_s must be in [1, 3600] s, got {self.patience_s:g}")

@@ -13,6 +13,7 @@ from robolearn.capture.config import (
     CaptureCamera,
     CaptureConfig,
     CaptureLens,
+    CaptureObject,
     CaptureSet,
     Matrix,
 )
@@ -58,6 +59,17 @@ def planned(cell: CellConfig, options: CaptureOptions) -> CaptureConfig:
             "all cameras ride on the flange, as the board would: lay it onto the table (board_on:"
             " table)"
         )
+    beside = [n for n, c in cameras.items() if c.mount == "table" and c.depth is not None]
+    if options.in_hand and not beside:
+        raise ConfigError(
+            "in_hand: no camera beside the arm measures depth (stream: depth: true), so nothing"
+            f" would be seen of {', '.join(options.in_hand)}"
+        )
+    for name in beside if options.in_hand else ():
+        sets += [
+            CaptureSet(held_set(what, name), name, "object", object=what, object_on="flange")
+            for what in ("", *options.in_hand)
+        ]
     table = cell.T_base_table
     return CaptureConfig(
         schema=1,
@@ -66,15 +78,26 @@ def planned(cell: CellConfig, options: CaptureOptions) -> CaptureConfig:
         sets=tuple(sets),
         made_by="robolearn capture",
         arm=CaptureArm(cell.arm, None if table is None else _rows(inverse(table))),
-        board=CaptureBoard(
-            options.board,
-            options.squares,
-            options.square_m,
-            options.marker_m if options.board == "charuco" else 0.0,
-            options.dictionary,
-            "flange" if options.board_on == "flange" else "table",
-        ),
+        board=board_of(options),
+        objects=tuple(CaptureObject(name) for name in options.in_hand),
     )
+
+
+def board_of(options: CaptureOptions) -> CaptureBoard:
+    """The board that is printed."""
+    return CaptureBoard(
+        options.board,
+        options.squares,
+        options.square_m,
+        options.marker_m if options.board == "charuco" else 0.0,
+        options.dictionary,
+        "flange" if options.board_on == "flange" else "table",
+    )
+
+
+def held_set(what: str, camera: str) -> str:
+    """The set of pictures of what the gripper holds ("": nothing)."""
+    return f"held_{what or 'nothing'}_{camera}"
 
 
 def _camera(camera: CameraConfig, options: CaptureOptions) -> CaptureCamera:

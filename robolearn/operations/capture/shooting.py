@@ -160,13 +160,13 @@ class Shooting:
 def _moved(before: Taken, after: Taken) -> bool:
     """Whether two pictures that were taken at rest show the board, else depth, at other places."""
     if before.view is not None and after.view is not None:
-        return _moved_px(before.view, after.view) >= _STILL_PX
+        return moved_px(before.view, after.view) >= _STILL_PX
     if before.depth_m is not None and after.depth_m is not None:
         return changed(before.depth_m, after.depth_m)
     return False
 
 
-def _moved_px(one: View, two: View) -> float:
+def moved_px(one: View, two: View) -> float:
     """How far the board's corners moved, the one in the middle [px]."""
     same = np.linalg.norm(one.points[:, None] - two.points[None], axis=2) < 1e-6
     rows, columns = np.nonzero(same)

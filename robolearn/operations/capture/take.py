@@ -3,6 +3,7 @@
     plan      sets of capture.yaml, from the cell's cameras and what carries the board
     hand-eye  poses that grow from where the board was seen, to all sides, as far as it stays seen
     calibrate all cameras at once; the lens and the place of each are written into capture.yaml
+    in hand   the gripper turns what it holds, and itself, before cameras beside the arm
     scan      a camera on the flange looks at the middle of the table from all around
     motion    the arm alone, set-points and joints are kept; no command reads them yet
 
@@ -33,6 +34,7 @@ from robolearn.capture.write import CaptureWriter, write_motion
 from robolearn.errors import ConfigError, DataError, RobolearnError
 from robolearn.geometry import Pose, Vector, pose_error
 from robolearn.operations.capture.cameras import RigCalibrated, calibrate_cameras, store_cameras
+from robolearn.operations.capture.held import turn_held
 from robolearn.operations.capture.options import CaptureOptions
 from robolearn.operations.capture.plan import planned, small_pictures
 from robolearn.operations.capture.scan import scan_table
@@ -106,6 +108,7 @@ def capture_cell(
         )
         taker.boards()
         calibrated, problem = _calibrated(out, tell)
+        taker.in_hand()
         taker.scans(calibrated)
         taker.backgrounds()
         taker.shooting.store_noise()
@@ -184,8 +187,8 @@ class _Taker:
 
     def _wanted(self, entry: CaptureSet) -> int:
         """How many pictures a set is to have."""
-        if entry.purpose == "scan":
-            return self.options.scan
+        if entry.purpose in ("scan", "object"):
+            return self.options.scan if entry.purpose == "scan" else self.options.views
         still = self.config.cameras[entry.camera].mount == "table" and entry.board_on != "flange"
         return 1 if still else self.options.poses
 
@@ -264,6 +267,27 @@ class _Taker:
             if q is not None:
                 best = (away, q)
         return None if best is None else best[1]
+
+    def in_hand(self) -> None:
+        """What the gripper holds, one thing after the other, after the empty hand."""
+        for what in ("", *self.options.in_hand):
+            sets = [
+                s
+                for s in self.config.sets
+                if (s.purpose, s.object) == ("object", what) and self._open(s)
+            ]
+            if sets and self.operator.place is not None:
+                self.operator.place(
+                    f"close the gripper on '{what}', so that it cannot slip"
+                    if what
+                    else "take the board off the flange, and close the empty gripper as far as it"
+                    " will be closed on the objects"
+                )
+            for entry in sets:
+                self.shooting.env.home()
+                wanted = self._wanted(entry)
+                advice = turn_held(self.shooting, self.reach, entry, wanted, self.tell)
+                self.advice += [advice] if advice else []
 
     def scans(self, calibrated: RigCalibrated | None) -> None:
         """The table by cameras on the flange whose place is known."""

@@ -145,7 +145,8 @@ def test_too_few_and_too_similar_poses_are_refused() -> None:
     [
         ({"T_base_tool": np.eye(4).tolist()}, "pose 0 lacks 'T_camera_board'"),
         ({"T_base_tool": [[1, 2]], "T_camera_board": np.eye(4).tolist()}, "4 x 4 finite"),
-        ({"T_base_tool": "x", "T_camera_board": np.eye(4).tolist()}, "not 4 x 4 numbers"),
+        ({"T_base_tool": "x", "T_camera_board": np.eye(4).tolist()}, r"got \['x'\] among them"),
+        ({"T_base_tool": {"a": 1}, "T_camera_board": np.eye(4).tolist()}, "not 4 x 4 numbers"),
         (
             {"T_base_tool": np.diag([1, 1, -1, 1]).tolist(), "T_camera_board": np.eye(4).tolist()},
             "left-handed",
@@ -161,6 +162,10 @@ def test_too_few_and_too_similar_poses_are_refused() -> None:
         (
             {"T_base_tool": pose(None, (60, 0, 0)).tolist(), "T_camera_board": np.eye(4).tolist()},
             "look like centimetres",
+        ),
+        (
+            {"T_base_tool": [["0.1", True], [0, 1]], "T_camera_board": np.eye(4).tolist()},
+            r"got \['0.1', True\] among them: numbers are written without quotes",
         ),
         (
             {"T_base_tool": list(range(16)), "T_camera_board": np.eye(4).tolist()},

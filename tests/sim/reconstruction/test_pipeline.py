@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from robolearn.capture.config import CaptureArm, CaptureObject, CaptureWorkspace
+from robolearn.capture.config import CaptureArm, CaptureObject, CaptureSet, CaptureWorkspace
 from robolearn.capture.folder import Capture, read_capture
 from robolearn.errors import DataError, RobolearnError, SceneError
 from robolearn.geometry import pose, pose_error, rot_z, rotation_from_rotvec
@@ -241,6 +241,31 @@ def test_things_that_touch_are_cut_apart_where_their_places_are_known(tmp_path: 
         assert is_closed(scanned.faces)
 
 
+def test_masks_part_things_that_touch(tmp_path: Path) -> None:
+    boxes = tuple(
+        Thing(
+            name, "box", (("box", (0.03, 0.025, 0.03), (0.0, 0.0, 0.03)),), (x, 0.0, 0.0), rgb, 0.1
+        )
+        for name, x, rgb in (("a", 0.0, (0.8, 0.2, 0.2)), ("b", 0.06, (0.2, 0.2, 0.8)))
+    )
+    capture = read_capture(shoot(tmp_path / "c", World(boxes, 4), views=10, masks=True))
+    scan = place_scan(capture)
+    clusters = find_clusters(
+        scan.frames, np.array([-0.22, -0.22, 0.0]), np.array([0.22, 0.22, 0.16]), 0.001
+    )
+    named, said, assumed = name_clusters(clusters, capture.config.objects)
+    # Equal sides and no neck, and nothing is guessed.
+    assert set(named) == {"a", "b"}
+    assert not said
+    assert not assumed
+    for thing in boxes:
+        scanned = scan_object(thing.name, named[thing.name], scan.frames, 0.001)
+        size = np.ptp(scanned.vertices, axis=0)
+        np.testing.assert_allclose(size, 2 * np.array(thing.parts[0][1]), atol=0.006)
+        middle = 0.5 * (scanned.vertices.min(axis=0) + scanned.vertices.max(axis=0))
+        assert np.linalg.norm(middle[:2] - thing.xy_yaw[:2]) < 0.003
+
+
 def test_pictures_that_are_a_few_millimetres_off_are_brought_together(
     capture_folder: Path, world: World
 ) -> None:
@@ -288,3 +313,29 @@ def test_pictures_without_depth_are_refused_with_what_to_do(capture_folder: Path
     frames = tuple(dataclasses.replace(f, depth_file=None) for f in capture.frames)
     with pytest.raises(DataError, match=r"none of 12 pictures.*has depth.*COLMAP"):
         place_scan(dataclasses.replace(capture, frames=frames))
+
+
+def test_a_camera_that_stands_still_has_a_background_per_lighting(
+    found: Reconstruction, tmp_path: Path
+) -> None:
+    capture = found.capture
+    frame = capture.frames[0]
+    rows = tuple(tuple(float(v) for v in row) for row in frame.T_world_camera)
+    side = dataclasses.replace(frame.camera, mount="table", T_mount_camera=rows)
+    sets = [
+        CaptureSet(f"photo_{light}", "side", "background", lighting=light)
+        for light in ("", "evening")
+    ]
+    frames = tuple(
+        dataclasses.replace(frame, set=s, camera=side, T_world_camera=None) for s in sets
+    )
+    config = dataclasses.replace(capture.config, cameras={**capture.config.cameras, "side": side})
+    lit = dataclasses.replace(capture, config=config, frames=(*capture.frames, *frames))
+    scene = write_reconstructed(
+        dataclasses.replace(found, capture=lit), SceneChoice(), tmp_path / "lit"
+    )
+    cameras = {c.name: c for c in scene.config.cameras}
+    assert cameras["side"].background == "background_side.png"
+    assert cameras["side_evening"].background == "background_side_evening.png"
+    model = scene.compile()
+    assert np.allclose(model.camera("side").pos, model.camera("side_evening").pos)

@@ -173,16 +173,20 @@ T_TOOL_CAMERA = pose(rot_z(-1.1), (0.05, 0.02, 0.03))
 T_TABLE_BOARD = pose(rot_z(0.3), (-0.12, -0.09, 0.0))
 
 
-def _rows(T: np.ndarray):
+def matrix_rows(T: np.ndarray):
     return tuple(tuple(float(v) for v in row) for row in T)
 
 
 def _board() -> CaptureBoard:
-    return CaptureBoard("charuco", (7, 5), 0.03, 0.022, T_table_board=_rows(T_TABLE_BOARD))
+    return CaptureBoard("charuco", (7, 5), 0.03, 0.022, T_table_board=matrix_rows(T_TABLE_BOARD))
 
 
-def _with_board(
-    picture: np.ndarray, depth: np.ndarray, K: np.ndarray, T_table_camera: np.ndarray
+def with_board(
+    picture: np.ndarray,
+    depth: np.ndarray,
+    K: np.ndarray,
+    T_table_camera: np.ndarray,
+    T_table_board: np.ndarray = T_TABLE_BOARD,
 ) -> np.ndarray:
     """The picture with the board printed on the table, where the table is seen."""
     dots = 20
@@ -191,7 +195,7 @@ def _with_board(
     # From dots (v down from the upper edge) to the board's frame (y up from the lower one).
     per = 0.03 / dots
     to_board = np.array([[per, 0, per / 2], [0, -per, 5 * 0.03 - per / 2], [0, 0, 1.0]])
-    T = np.linalg.inv(T_table_camera) @ T_TABLE_BOARD
+    T = np.linalg.inv(T_table_camera) @ T_table_board
     H = K @ T[:3, [0, 1, 3]] @ to_board
     size = (picture.shape[1], picture.shape[0])
     # Four times finer, then averaged: no steps at edges.
@@ -217,11 +221,13 @@ def shoot(
     noise_m: float = 0.0,
     pose_px: float = 0.0,
     poses: str = "world",
+    masks: bool = False,
 ) -> Path:
     """Render the world into a capture folder: depth with noise, poses off by ``pose_px``.
 
     ``poses``: ``world`` (of the cameras), ``board`` (none: a board lies on the table), ``flange``
     (of an arm's tool that carries the camera, nobody knows where; the board lies there, too).
+    With ``masks`` every pixel's object is told, and at_m is not.
     """
     rng = np.random.default_rng([world.seed, 7])
     width, height = size
@@ -240,11 +246,11 @@ def shoot(
         },
         sets=(CaptureSet("scan", "eye", "scan"),),
         objects=tuple(
-            CaptureObject(t.name, t.mass_kg, "drawn", (t.xy_yaw[0], t.xy_yaw[1]))
+            CaptureObject(t.name, t.mass_kg, "drawn", None if masks else (t.xy_yaw[0], t.xy_yaw[1]))
             for t in world.things
         ),
         board=None if poses == "world" else _board(),
-        arm=CaptureArm("", _rows(T_TABLE_BASE)) if poses == "flange" else None,
+        arm=CaptureArm("", matrix_rows(T_TABLE_BASE)) if poses == "flange" else None,
         workspace=CaptureWorkspace((-0.22, -0.22, 0.0), (0.22, 0.22, 0.16)),
     )
     writer = CaptureWriter(folder, config)
@@ -268,9 +274,14 @@ def shoot(
         given = {"T_world_camera": T @ off} if poses == "world" else {}
         if poses != "world":
             K = np.array([[focal, 0, (width - 1) / 2], [0, focal, (height - 1) / 2], [0, 0, 1]])
-            picture = _with_board(picture, depth, K, T)
+            picture = with_board(picture, depth, K, T)
         if poses == "flange":
             given = {"T_base_tool": np.linalg.inv(T_TABLE_BASE) @ T @ np.linalg.inv(T_TOOL_CAMERA)}
-        writer.add("scan", picture, depth.astype(np.float32), **given)
+        mask = None
+        if masks:
+            bodies = np.array([*model.geom_bodyid, 0])[renderer.segmentation(data, view)]
+            # Bodies follow the world's, in the order of the things.
+            mask = bodies.astype(np.uint16)
+        writer.add("scan", picture, depth.astype(np.float32), mask=mask, **given)
     renderer.close()
     return folder
