@@ -15,12 +15,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import cv2
 import numpy as np
 
 from hardware.cell.load import load_cell
-from hardware.devices.camera import Camera, Frame
+from hardware.devices.camera import Frame
 from hardware.devices.camera_config import CameraConfig
 from hardware.streams.camera_streams import CameraStreams
 from robolearn.calibration.boards import BoardFinder, View, seen_pose
@@ -43,7 +44,13 @@ from robolearn.errors import (
 )
 from robolearn.geometry import Pose, inverse, pose_error
 from robolearn.operations.capture.cameras import calibrate_cameras, store_cameras
-from robolearn.operations.capture.depth import DEPTH, DepthJudge, depth_picture_problem
+from robolearn.operations.capture.depth import (
+    DEPTH,
+    LEAST_OF_ONE,
+    LEAST_SHARE,
+    DepthJudge,
+    depth_picture_problem,
+)
 from robolearn.operations.capture.options import CaptureOptions, HandOptions
 from robolearn.operations.capture.plan import board_of
 from robolearn.operations.capture.shooting import coverage_problem, moved_px
@@ -145,12 +152,20 @@ def planned_by_hand(
     )
 
 
+class Watched(Protocol):
+    """What is needed of a camera that is watched."""
+
+    def wait(self, index: int, timeout_s: float) -> Frame:
+        """The newest picture with a larger index, waiting for it."""
+        ...
+
+
 class HandStage:
     """Watches a camera and keeps what is new, until there is enough or nothing new comes."""
 
     def __init__(
         self,
-        camera: Camera,
+        camera: Watched,
         writer: CaptureWriter,
         entry: CaptureSet,
         hand: HandOptions,
@@ -223,10 +238,13 @@ class HandStage:
         depth_m = None
         if frame.depth is not None and scale is not None and self._entry.purpose != "lens":
             depth_m = frame.depth * np.float32(scale.scale_m)
-            problem = problem or depth_picture_problem(depth_m)
+            problem = problem or depth_picture_problem(depth_m, self._least_share())
         if view is None and not problem:
             problem = "the board is not seen: it tells where the picture was taken"
         return problem, depth_m
+
+    def _least_share(self) -> float:
+        return LEAST_SHARE if self._entry.purpose == "scan" else LEAST_OF_ONE
 
     def _is_new(self, view: View) -> bool:
         """Whether a picture was taken from elsewhere than all others."""

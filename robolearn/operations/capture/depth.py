@@ -19,8 +19,8 @@ from robolearn.shapes import Floats
 
 # Depth of cells is in mm; numbers are written as they arrive.
 DEPTH = CaptureDepth(scale_m=0.001)
-# Less of a picture is too little to see a table by.
-_LEAST_SHARE = 0.3
+# Less of a picture is too little to see a table by, or one object that is turned before it.
+LEAST_SHARE, LEAST_OF_ONE = 0.3, 0.02
 # What a depth camera of a cell looks at is within [m].
 _NEAREST_M, _FARTHEST_M = 0.1, 10.0
 # Depth of two pictures at rest differs by less in the middle one of all pixels: [m], or of itself.
@@ -29,13 +29,13 @@ _STILL_M, _STILL_SHARE = 0.005, 0.015
 _LEAST_PICTURES = 3
 
 
-def depth_picture_problem(depth_m: DepthPicture) -> str:
-    """Why depth is of no use; "" when it is."""
+def depth_picture_problem(depth_m: DepthPicture, least: float = LEAST_SHARE) -> str:
+    """Why depth is of no use, of which a share of the picture is needed; "" when it is."""
     seen = depth_m > 0
     share = float(seen.mean())
-    if share < _LEAST_SHARE:
+    if share < least:
         return (
-            f"only {share:.0%} of the picture has depth, at least {_LEAST_SHARE:.0%} is needed:"
+            f"only {share:.0%} of the picture has depth, at least {least:.0%} is needed:"
             " something is nearer than the camera's shortest distance, or it shines, is of glass,"
             " or black"
         )

@@ -12,6 +12,7 @@ from robolearn.capture.config import CaptureSet
 from robolearn.capture.folder import read_capture
 from robolearn.errors import DataError
 from robolearn.geometry import Pose, pose, rot_z
+from robolearn.operations.capture.depth import LEAST_OF_ONE
 from robolearn.operations.capture.shooting import Shooting
 
 # Poses that are tried for one picture that is wanted.
@@ -39,7 +40,7 @@ def turn_held(
         if q is None:
             continue
         shooting.goto(q)
-        taken = shooting.take(camera, None)
+        taken = shooting.take(camera, None, LEAST_OF_ONE)
         shooting.record()
         if taken.problem:
             tell(f"{camera}: {taken.problem}")

@@ -20,7 +20,12 @@ from robolearn.capture.folder import DepthPicture
 from robolearn.capture.write import CaptureWriter
 from robolearn.errors import CameraError, DataError, RobotError, StaleSignalError
 from robolearn.geometry import Pose
-from robolearn.operations.capture.depth import DepthJudge, changed, depth_picture_problem
+from robolearn.operations.capture.depth import (
+    LEAST_SHARE,
+    DepthJudge,
+    changed,
+    depth_picture_problem,
+)
 from robolearn.shapes import Floats, Picture
 
 # Two pictures so far apart in time [s] must show the board at one place [px].
@@ -68,16 +73,18 @@ class Shooting:
         self.env.goto([q])
         time.sleep(_SETTLE_S)
 
-    def take(self, camera: str, finder: BoardFinder | None) -> Taken:
+    def take(
+        self, camera: str, finder: BoardFinder | None, least_share: float = LEAST_SHARE
+    ) -> Taken:
         """A picture of a camera while the arm stands; with ``finder`` it must show the board, twice
         at the same place, and depth must be the same twice: else pictures come late, or the arm
-        swings.
+        swings. ``least_share`` of the picture has depth, where the camera measures it.
         """
-        taken = self._once(camera, finder)
+        taken = self._once(camera, finder, least_share)
         for _ in range(_TRIES):
             if taken.problem or (taken.view is None and taken.depth_m is None):
                 return taken
-            before, taken = taken, self._once(camera, finder)
+            before, taken = taken, self._once(camera, finder, least_share)
             if not taken.problem and not _moved(before, taken):
                 if before.depth_m is not None and taken.depth_m is not None:
                     self.judge(camera).twice(before.depth_m, taken.depth_m)
@@ -103,7 +110,7 @@ class Shooting:
             set_name, taken.picture, taken.depth_m, t_s=taken.t_s, T_base_tool=taken.T_base_flange
         )
 
-    def _once(self, camera: str, finder: BoardFinder | None) -> Taken:
+    def _once(self, camera: str, finder: BoardFinder | None, least_share: float) -> Taken:
         frame = self._frame(camera, _APART_S)
         image, t_s = frame.image, frame.t_ns * 1e-9 + self._epoch_s
         view = None if finder is None else finder.find(image)
@@ -113,7 +120,7 @@ class Shooting:
         depth_m, scale = None, self.writer.config.cameras[camera].depth
         if frame.depth is not None and scale is not None:
             depth_m = frame.depth * np.float32(scale.scale_m)
-            why = depth_picture_problem(depth_m)
+            why = depth_picture_problem(depth_m, least_share)
             if why and view is not None:
                 # A board nearer than depth is measured is as good: its corners tell everything.
                 depth_m = None

@@ -73,7 +73,7 @@ def beside(count: int) -> list[Pose]:
 
 
 def test_depth_is_swept_where_there_is_texture(tmp_path: Path) -> None:
-    poses = beside(5)
+    poses = beside(4)
     true = shoot(tmp_path / "c", MOTTLED, poses)
     capture = read_capture(tmp_path / "c")
     frames = [PosedFrame(f, f.camera.lens, T) for f, T in zip(capture.frames, poses, strict=True)]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hardware.cell.load import load_cell
-from hardware.commissioning.reach import Reach
+from hardware.commissioning.reach import Reach, looking_at
 from hardware.devices.camera import Frame
 from robolearn.capture.check import check_capture
 from robolearn.capture.config import CaptureLens
@@ -18,7 +18,7 @@ from robolearn.capture.folder import read_capture
 from robolearn.capture.write import CaptureWriter
 from robolearn.cli.main import main
 from robolearn.errors import ConfigError, DataError, StaleSignalError
-from robolearn.geometry import pose_error
+from robolearn.geometry import inverse, pose_error
 from robolearn.operations.capture.by_hand import HandStage, planned_by_hand
 from robolearn.operations.capture.held import held_poses, turn_held
 from robolearn.operations.capture.options import CaptureOptions, HandOptions
@@ -26,7 +26,13 @@ from robolearn.operations.capture.plan import held_set, planned
 from robolearn.operations.capture.shooting import Shooting
 from sim.reconstruction.frames import posed_frames
 from sim.reconstruction.turned import turned_objects
-from tests.robolearn.operations.capture.test_depth import Bench, FakeTime, bench
+from tests.robolearn.operations.capture.test_depth import (
+    T_FLANGE_CAMERA,
+    TARGET,
+    Bench,
+    FakeTime,
+    bench,
+)
 from tests.sim.reconstruction.turning import FOCAL_PX, SIZE, K, Shot, on_turntable
 from tests.sim.reconstruction.worlds import Thing
 
@@ -93,7 +99,7 @@ def stage(
     config = dataclasses.replace(config, cameras={"phone": phone})
     writer = CaptureWriter(folder, config, resume=True, grow=True)
     told: list[str] = []
-    made = HandStage(Carried(clock, frames), writer, config.sets[0], hand, told.append)  # type: ignore[arg-type]
+    made = HandStage(Carried(clock, frames), writer, config.sets[0], hand, told.append)
     return told, made.fill()
 
 
@@ -159,6 +165,7 @@ def test_a_lens_needs_the_board_all_over_the_picture(
     assert "the board was " in advice
     frames = read_capture(tmp_path / "c").frames
     # Pictures for a lens have no depth.
+    assert frames
     assert all(f.depth_file is None for f in frames)
     assert all(f.set.board_on == "hand" for f in frames)
     assert told
@@ -245,7 +252,7 @@ def test_the_gripper_turns_what_it_holds_where_the_board_on_it_was_seen(
     with pytest.raises(DataError, match="never saw the board on the flange"):
         turn_held(shooting, reach, held[0], 6, print)
     picture = np.zeros((480, 640, 3), np.uint8)
-    T = bench.arm.fk(bench.q)
+    T = next(looking_at(TARGET, np.random.default_rng(0))) @ inverse(T_FLANGE_CAMERA)
     writer.add("handeye_top", picture, T_base_tool=T)
     told: list[str] = []
     for entry in held:
