@@ -114,6 +114,8 @@ def find_clusters(
         parts = _parted(at, seeds, voxel) if marks is None else marks.nearest(at)
         for part in np.unique(parts):
             inside = parts == part
+            if float(inside.sum()) * voxel**3 < _LEAST_M3:
+                continue
             a, b = at[inside].min(axis=0), at[inside].max(axis=0)
             whole = bool(inside.all())
             rim = (a[:2] < below[:2] + 0.5 * voxel) | (b[:2] > volume_high[:2] - 0.5 * voxel)

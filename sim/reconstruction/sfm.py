@@ -82,6 +82,8 @@ def _file(f: PosedFrame) -> str:
 
 
 def _model(pycolmap: Any, frames: Sequence[PosedFrame], work: Path) -> Any:
+    # Errors only: what it does is told by us.
+    pycolmap.logging.minloglevel = int(pycolmap.logging.Level.ERROR)
     database, images = work / "database.db", work / "images"
     images.mkdir()
     for camera in sorted({f.frame.set.camera for f in frames}):

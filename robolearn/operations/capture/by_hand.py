@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import cv2
 import numpy as np
@@ -152,6 +152,7 @@ def planned_by_hand(
     )
 
 
+@runtime_checkable
 class Watched(Protocol):
     """What is needed of a camera that is watched."""
 

@@ -16,9 +16,10 @@ from robolearn.operations.capture.depth import LEAST_OF_ONE
 from robolearn.operations.capture.shooting import Shooting
 
 # Poses that are tried for one picture that is wanted.
-_TRIED = 6
-# From one picture to the next the hand is turned about its axis by a golden angle [rad].
-_TURN_RAD = 2.39996
+_TRIED = 10
+# From one picture to the next the hand is turned about its axis, to and fro, so that no wrist comes
+# to its end [rad].
+_TURN_RAD, _MOST_RAD = 0.73, 2.8
 
 
 def turn_held(
@@ -71,5 +72,12 @@ def held_poses(folder: Path, camera: str) -> Iterator[Pose]:
             " not known: capture with board_on: flange or both first"
         )
     for k in range(1_000_000):
-        turn = pose(rot_z(_TURN_RAD * k), np.zeros(3))
-        yield seen[k % len(seen)] @ turn
+        yield seen[k % len(seen)] @ pose(rot_z(_to_and_fro(_TURN_RAD * k)), np.zeros(3))
+
+
+def _to_and_fro(way: float) -> float:
+    """An angle that goes to one end, to the other, and so on."""
+    at = way % (4.0 * _MOST_RAD)
+    if at < _MOST_RAD:
+        return at
+    return 2.0 * _MOST_RAD - at if at < 3.0 * _MOST_RAD else at - 4.0 * _MOST_RAD
