@@ -195,7 +195,9 @@ def test_stages_grow_one_capture_and_another_board_is_refused(
     other = dataclasses.replace(capture.config, board=planned_board((8, 6)))
     with pytest.raises(ConfigError, match="one board for all stages"):
         CaptureWriter(folder, other, resume=True, grow=True)
-    cameras = {"phone": dataclasses.replace(capture.config.cameras["phone"], size=(64, 48))}
+    cameras = {
+        "phone": dataclasses.replace(capture.config.cameras["phone"], size=(64, 48), lens=None)
+    }
     with pytest.raises(ConfigError, match=r"pictures of \(320, 240\) px, got \(64, 48\)"):
         CaptureWriter(
             folder, dataclasses.replace(capture.config, cameras=cameras), resume=True, grow=True
