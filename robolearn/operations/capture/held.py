@@ -17,8 +17,8 @@ from robolearn.operations.capture.shooting import Shooting
 
 # Poses that are tried for one picture that is wanted.
 _TRIED = 10
-# From one picture to the next the hand is turned about its axis, to and fro, so that no wrist comes
-# to its end [rad].
+# From one picture to the next the hand is turned about its axis, back and forth, so that no wrist
+# comes to its end [rad].
 _TURN_RAD, _MOST_RAD = 0.73, 2.8
 
 
@@ -72,10 +72,10 @@ def held_poses(folder: Path, camera: str) -> Iterator[Pose]:
             " not known: capture with board_on: flange or both first"
         )
     for k in range(1_000_000):
-        yield seen[k % len(seen)] @ pose(rot_z(_to_and_fro(_TURN_RAD * k)), np.zeros(3))
+        yield seen[k % len(seen)] @ pose(rot_z(_back_and_forth(_TURN_RAD * k)), np.zeros(3))
 
 
-def _to_and_fro(way: float) -> float:
+def _back_and_forth(way: float) -> float:
     """An angle that goes to one end, to the other, and so on."""
     at = way % (4.0 * _MOST_RAD)
     if at < _MOST_RAD:
