@@ -33,6 +33,7 @@ from policies.critics.hindsight import REWARD, VALUES, HindsightConfig
 from policies.critics.observed import ObservedFeatures
 from policies.nets.bisimulation import BisimulationConfig, bisimulation_loss
 from policies.nets.encoder import ActionCodec, FocusConfig
+from policies.nets.mlp import Mlp
 from policies.nets.pictures import PictureConfig
 from policies.nets.shapes import (
     ChunkFeatures,
@@ -187,12 +188,9 @@ class ActorCriticConfig:
         return ChunkPolicy(actor.eval(), run.spec)
 
 
-def mlp(inputs: int, outputs: int, width: int, depth: int) -> nn.Sequential:
+def mlp(inputs: int, outputs: int, width: int, depth: int) -> Mlp:
     """Hidden layers with GELU and without norms: actors of the OGBench family have none."""
-    layers: list[nn.Module] = []
-    for k in range(depth):
-        layers += [nn.Linear(width if k else inputs, width), nn.GELU()]
-    return nn.Sequential(*layers, nn.Linear(width, outputs))
+    return Mlp(inputs, outputs, width, depth)
 
 
 class Actor(ChunkSampler):
@@ -218,7 +216,7 @@ class Actor(ChunkSampler):
         """Features of what is seen."""
         return self.observed(observations, rng)
 
-    def net(self, inputs: int) -> nn.Sequential:
+    def net(self, inputs: int) -> Mlp:
         """A network from ``inputs`` numbers to a flat chunk."""
         return mlp(inputs, self.chunk_size, self.config.width, self.config.depth)
 

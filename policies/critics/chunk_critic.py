@@ -90,6 +90,19 @@ class ChunkCritic(nn.Module):
         """What every member says."""
         return self.q(torch.cat([features, chunk], dim=-1))
 
+    def steering(self, features: Features, chunk: ChunkFeatures) -> MemberRows:
+        """:meth:`q_values` for the loss of what made ``chunk``: nothing is kept for gradients of
+        the members' own.
+        """
+        learning = [p for p in self.q.parameters() if p.requires_grad]
+        for parameter in learning:
+            parameter.requires_grad_(False)
+        try:
+            return self.q_values(features, chunk)
+        finally:
+            for parameter in learning:
+                parameter.requires_grad_(True)
+
 
 def least_of_members(
     q: Ensemble,

@@ -69,6 +69,7 @@ class ImplicitCritic(ActorCritic[ImplicitT, DeterministicActor]):
         if self.critic.v is None:
             raise ConfigError(f"{self.name} learns values of observations")
         self._v = [self.critic.v]  # In a list: it is registered as the critic's part already.
+        self._advantage: tuple[Transition, Rows] | None = None
 
     @abstractmethod
     def value_loss(self, advantage: Rows) -> Rows:
@@ -95,9 +96,15 @@ class ImplicitCritic(ActorCritic[ImplicitT, DeterministicActor]):
         with torch.no_grad():
             return self.together(self.target(torch.cat([t.now, t.chunk], dim=-1)))
 
+    def advantage(self, t: Transition) -> Rows:
+        """``judged(s, A) - V(s)`` of ``t``, computed once for all losses of an update."""
+        if self._advantage is None or self._advantage[0] is not t:
+            self._advantage = t, self.judged(t) - self.value(t.now.detach())
+        return self._advantage[1]
+
     def critic_loss(self, t: Transition, rng: torch.Generator) -> GroupLosses:  # noqa: ARG002
         """Regression of V to what recorded chunks are worth, TD error of Q."""
-        advantage = self.judged(t) - self.value(t.now.detach())
+        advantage = self.advantage(t)
         with torch.no_grad():
             target = self.td_target(t, self.value(t.follow))
         q = self.critic.q_values(t.now, t.chunk)
@@ -111,11 +118,10 @@ class ImplicitCritic(ActorCritic[ImplicitT, DeterministicActor]):
         chunk = self.actor.chunk(t.seen)
         unlikely = 0.5 * ((chunk - t.chunk) ** 2 * t.there).sum(dim=1)
         if self.config.extraction == "gradient":
-            q = self.together(self.critic.q_values(t.now.detach(), chunk))
+            q = self.together(self.critic.steering(t.now.detach(), chunk))
             scale = q.detach().abs().mean().clamp(min=1e-6)
             return {"policy": self.config.alpha * unlikely.mean() - q.mean() / scale}
-        with torch.no_grad():
-            weight = self.weight(self.judged(t) - self.value(t.now))
+        weight = self.weight(self.advantage(t).detach())
         return {"policy": (weight * unlikely).mean()}
 
     def more_figures(self, t: Transition, rng: torch.Generator) -> Figures:  # noqa: ARG002

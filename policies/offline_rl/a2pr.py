@@ -156,7 +156,7 @@ class A2pr(DelayedActorCritic[A2prConfig]):
             return {}
         chunk = self.actor.chunk(t.seen)
         best, weight = self.guide(t, chunk, rng)
-        q = self.critic.q_values(t.now.detach(), chunk)[0]
+        q = self.critic.steering(t.now.detach(), chunk)[0]
         scale = self.config.alpha / q.detach().abs().mean().clamp(min=1e-6)
         return {"policy": t.mean(weight[:, None] * (chunk - best) ** 2) - scale * q.mean()}
 

@@ -102,7 +102,7 @@ class Fql(ActorCritic[FqlConfig, FqlActor]):
             wanted = actor.held(actor.flow.sample(noise, context, config.flow_steps))
         chunk = actor.chunk(noise, context)
         distilled = ((chunk - wanted) ** 2).mean()
-        q = self.critic.q_values(t.now.detach(), actor.held(chunk)).mean(dim=0)
+        q = self.critic.steering(t.now.detach(), actor.held(chunk)).mean(dim=0)
         scale = q.detach().abs().mean().clamp(min=1e-6) if config.normalize_q else 1.0
         policy = config.alpha * distilled - q.mean() / scale
         return {"flow": actor.flow.loss(t, rng, t.seen), "policy": policy}

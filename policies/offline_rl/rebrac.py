@@ -69,7 +69,7 @@ class Rebrac(DelayedActorCritic[RebracConfig]):
             return {}
         chunk = self.actor.chunk(t.seen)
         size = self.actor.action_size
-        q = self.critic.q_values(t.now.detach(), chunk).amin(dim=0)
+        q = self.critic.steering(t.now.detach(), chunk).amin(dim=0)
         scale = q.detach().abs().mean().clamp(min=1e-6)
         cloned = size * t.mean((chunk - t.chunk) ** 2)
         return {"policy": self.config.actor_penalty * cloned - q.mean() / scale}

@@ -54,6 +54,6 @@ class Td3Bc(DelayedActorCritic[Td3BcConfig]):
         if not self.acts(t):
             return {}
         chunk = self.actor.chunk(t.seen)
-        q = self.critic.q_values(t.now.detach(), chunk)[0]
+        q = self.critic.steering(t.now.detach(), chunk)[0]
         scale = self.config.alpha / q.detach().abs().mean().clamp(min=1e-6)
         return {"policy": t.mean((chunk - t.chunk) ** 2) - scale * q.mean()}

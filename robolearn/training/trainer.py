@@ -146,16 +146,17 @@ class Trainer:
         self.seed, self.ranks = seed, ranks
         algorithm.to(config.device)
         self.groups = algorithm.groups()
-        self.optimizers = {
-            name: torch.optim.AdamW(
-                group.parameters,
-                lr=group.lr,
-                betas=group.betas,
-                weight_decay=group.weight_decay,
-                fused=True,
-            )
-            for name, group in self.groups.items()
-        }
+        # One optimiser: what has no gradient in an update is left as it is.
+        plans = [
+            {
+                "params": group.parameters,
+                "lr": group.lr,
+                "betas": group.betas,
+                "weight_decay": group.weight_decay,
+            }
+            for group in self.groups.values()
+        ]
+        self.optimizer = torch.optim.AdamW(plans, fused=True)
         self.rng, self.meter, self.finite = torch.Generator(), Meter(), FiniteLosses(run_dir)
         self.clock = Clock(0, config.steps, fixed=config.max_minutes is None)
 
@@ -239,14 +240,25 @@ class Trainer:
         return self.config.accumulate > 1 or self.ranks.size > 1
 
     def _apply(self, sums: Mapping[str, list[Tensor]], step: int) -> None:
-        for name in sums:
-            group, optimizer = self.groups[name], self.optimizers[name]
+        plans = zip(self.groups.items(), self.optimizer.param_groups, strict=True)
+        for (name, group), plan in plans:
+            if name not in sums:
+                continue
             factor = learning_rate(step, self.clock.total, self.config, group.schedule)
             if self.config.clip > 0:
                 torch.nn.utils.clip_grad_norm_(group.parameters, self.config.clip)
-            optimizer.param_groups[0]["lr"] = group.lr * factor
-            optimizer.step()
-            optimizer.zero_grad()
+            plan["lr"] = group.lr * factor
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def _places(self) -> Mapping[int, str]:
+        """The name in a checkpoint of every parameter's state, by its number in the optimiser."""
+        places = [
+            f"optimizer/{name}/{index}"
+            for name, group in self.groups.items()
+            for index in range(len(group.parameters))
+        ]
+        return dict(enumerate(places))
 
     def held_out(self, batches: Batches | None) -> Mapping[str, float]:
         """Mean losses of the network over held-out batches, always the same ones."""
@@ -273,9 +285,9 @@ class Trainer:
         write_tensors(self.run_dir / WEIGHTS, self.algorithm.policy_weights(), {"step": str(step)})
         seal_run(self.run_dir)
         tensors = {f"algorithm/{k}": v for k, v in self.algorithm.state_dict().items()}
-        for name, optimizer in self.optimizers.items():
-            for index, state in optimizer.state_dict()["state"].items():
-                tensors |= {f"optimizer/{name}/{index}/{k}": v for k, v in state.items()}
+        places = self._places()
+        for number, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"{places[number]}/{k}": v for k, v in state.items()}
         meter = Meter() if logged else self.meter
         figures = dataclasses.asdict(self.clock) | {"meter": meter.to_json()} | dict(more)
         save_state(self.run_dir, step, tensors, figures)
@@ -292,15 +304,13 @@ class Trainer:
             if k.startswith("algorithm/")
         }
         load_weights(self.algorithm, own, f"{self.run_dir}/state")
-        for name, optimizer in self.optimizers.items():
-            raw: dict[str, Any] = optimizer.state_dict()
-            raw["state"] = {}
-            prefix = f"optimizer/{name}/"
-            for key, value in tensors.items():
-                if key.startswith(prefix):
-                    index, field = key.removeprefix(prefix).split("/")
-                    raw["state"].setdefault(int(index), {})[field] = value
-            optimizer.load_state_dict(raw)
+        raw: dict[str, Any] = self.optimizer.state_dict()
+        raw["state"], numbers = {}, {place: n for n, place in self._places().items()}
+        for key, value in tensors.items():
+            place, _, field = key.rpartition("/")
+            if place in numbers:
+                raw["state"].setdefault(numbers[place], {})[field] = value
+        self.optimizer.load_state_dict(raw)
         clock = self.clock
         clock.step, clock.total, clock.fixed = step, int(figures["total"]), bool(figures["fixed"])
         clock.seconds, clock.cpu_seconds = figures["seconds"], figures["cpu_seconds"]

@@ -23,14 +23,15 @@ from tests.benchmarks.turns import interleaved
 from tests.learning_mocks import SPACE, random_flat
 
 FLOOR = 0.55
-# Updates that are timed together.
-UPDATES = 20
+# Updates that are timed together, with one line of the log and one checkpoint: more often than a
+# training has them.
+UPDATES = 60
 
 
 def rows(long: bool = False) -> list[dict[str, object]]:
     """See ``tests/benchmarks/run.py``."""
     torch.set_num_threads(1)
-    repeats = 20 if long else 5
+    repeats = 9 if long else 3
     sizes = ((128, 3), (256, 4), (512, 4)) if long else ((128, 3), (256, 4))
     shapes = [{"n_obs": 1, "horizon": 1, "width": w, "depth": d} for w, d in sizes]
     kinds = (FqlConfig, IqlConfig)
@@ -50,10 +51,16 @@ def _row(config: ActorCriticConfig, repeats: int) -> dict[str, object]:
             run.mkdir()
             fit(algorithm, dataset, plan, run, seed=0)
 
-        with FlopCounterMode(display=False) as counter:
-            update(1)
+        def flops(steps: int) -> int:
+            with FlopCounterMode(display=False) as counter:
+                update(steps)
+            return counter.get_total_flops()
+
+        # The first update of all has passes more, for figures that are looked at now and then.
+        first = flops(1)
+        counted = first + (UPDATES - 1) * (flops(2) - first)
         batch, weights = torch.randn(256, config.width), torch.randn(config.width, config.width)
-        products = round(counter.get_total_flops() * UPDATES / (2 * batch.numel() * config.width))
+        products = round(counted / (2 * batch.numel() * config.width))
 
         def bare() -> None:
             with torch.inference_mode():

@@ -77,7 +77,7 @@ class SoftActorCritic(ActorCritic[SoftT, SquashedActor]):
 
     def worth(self, t: Transition, chunk: ChunkFeatures) -> Rows:
         """What the actor seeks more of ``[b]``."""
-        return self.together(self.critic.q_values(t.now.detach(), chunk))
+        return self.together(self.critic.steering(t.now.detach(), chunk))
 
     def drawn(
         self, context: Context, count: int, rng: torch.Generator

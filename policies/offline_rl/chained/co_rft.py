@@ -128,6 +128,6 @@ class CoRft(DelayedActorCritic[CoRftConfig]):
         if not self.acts(t):
             return {}
         chunk = self.actor.chunk(t.seen)
-        q = self.critic.q_values(t.now.detach(), chunk).amin(dim=0)
+        q = self.critic.steering(t.now.detach(), chunk).amin(dim=0)
         scale = q.detach().abs().mean().clamp(min=1e-6)
         return {"policy": t.mean((chunk - t.chunk) ** 2) - self.config.greed * q.mean() / scale}

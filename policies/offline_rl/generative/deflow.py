@@ -146,7 +146,7 @@ class Deflow(ActorCritic[DeflowConfig, DeflowActor]):
         base = actor.base(randn(t.chunk, rng), context)
         delta = actor.delta(base, context)
         apart = self.divergence(delta, context, rng).mean()
-        q = self.critic.q_values(t.now.detach(), actor.held(base + delta)).mean(dim=0)
+        q = self.critic.steering(t.now.detach(), actor.held(base + delta)).mean(dim=0)
         scale = q.detach().abs().mean().clamp(min=1e-6)
         price = self.log_multiplier.exp()
         # In shares of the limit, so that one rate fits every limit.

@@ -133,7 +133,7 @@ class FollowingCritic(ActorCritic[FollowingT, FollowingActorT]):
         seen = self.actor.split(t.seen)[0]
         cloned = self.cloned(t, rng, seen)
         which = int(torch.randint(0, self.config.members, (1,), generator=rng))
-        q = self.critic.q_values(t.now.detach(), self.drawn(self.actor.generator, seen, rng))
+        q = self.critic.steering(t.now.detach(), self.drawn(self.actor.generator, seen, rng))
         return {"policy": cloned - pull(q, which, self.config.eta)}
 
     def drawn(self, generator: Generator, seen: Features, rng: torch.Generator) -> ChunkFeatures:

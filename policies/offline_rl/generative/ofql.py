@@ -97,7 +97,7 @@ class Ofql(ActorCritic[OfqlConfig, OfqlActor]):
         cloned = flow.loss(t, rng, t.seen, config.still, config.time_parameters)
         chunk = self.actor.held(flow.sample(randn(t.chunk, rng), t.seen))
         which = int(torch.randint(0, config.members, (1,), generator=rng))
-        q = self.critic.q_values(t.now.detach(), chunk)
+        q = self.critic.steering(t.now.detach(), chunk)
         return {"policy": cloned - pull(q, which, config.eta)}
 
     def after_update(self, step: int, updated: frozenset[str]) -> None:

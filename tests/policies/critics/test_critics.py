@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 from pathlib import Path
@@ -10,10 +11,12 @@ import pytest
 import torch
 from torch import nn
 
+from policies.critics.behaviour_flow import BehaviourFlow
 from policies.critics.bounds import largest_value, require_bounded_rewards
 from policies.critics.chunk_critic import ChunkCritic, CriticConfig
 from policies.critics.ensemble import Ensemble, from_sequential
 from policies.imitation.flow import FlowConfig
+from policies.nets.mlp import Mlp
 from policies.nets.pictures import PictureConfig
 from robolearn.contracts import PolicySpec
 from robolearn.data.reading.cache import flatten
@@ -21,6 +24,7 @@ from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.data.store.stats import signal_stats
 from robolearn.errors import ConfigError
 from robolearn.training.loop import FitConfig
+from tests.learning_mocks import SPACE, random_flat
 from tests.policies.every import SEEN, Family, pictured
 
 
@@ -46,6 +50,77 @@ def test_an_ensemble_is_its_members_one_after_the_other() -> None:
     together.load_state_dict(dict(from_sequential(old, "q.", ("0.", "1.", "2."))))
     apart = torch.stack([m(x).squeeze(-1) for m in members])
     torch.testing.assert_close(together(x), apart)
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_without_gradients_an_ensemble_says_the_same(members: int) -> None:
+    torch.manual_seed(0)
+    together, x = Ensemble(members, 5, 8), torch.randn(7, 5)
+    for parameter in together.parameters():
+        parameter.data.add_(0.3 * torch.randn(parameter.shape))
+    seen, (activations, features) = x.clone(), together.hidden(x)
+    with torch.no_grad():
+        again, last = together.hidden(x)
+    assert torch.equal(x, seen)
+    assert all(torch.equal(a, b) for a, b in zip(activations, again, strict=True))
+    assert torch.equal(features, last)
+    expected = nn.functional.layer_norm(activations[-1], (8,)) * together.gains[1]
+    torch.testing.assert_close(features, expected + together.shifts[1])
+
+
+def test_a_plain_network_says_the_same_without_gradients() -> None:
+    torch.manual_seed(0)
+    net, x = Mlp(5, 2, 8, 3), torch.randn(7, 5)
+    expected, seen = nn.Sequential(*net)(x), x.clone()
+    torch.testing.assert_close(net(x), expected)
+    with torch.no_grad():
+        torch.testing.assert_close(net(x), expected)
+    assert torch.equal(x, seen)
+
+
+def test_a_copy_answers_by_its_own_weights() -> None:
+    torch.manual_seed(0)
+    for net in (Mlp(5, 2, 8, 2), Ensemble(2, 5, 8)):
+        x = torch.randn(7, 5)
+        before = net(x)
+        copied = copy.deepcopy(net)
+        for parameter in copied.parameters():
+            parameter.data.zero_()
+        assert bool((copied(x) == 0).all())
+        assert torch.equal(net(x), before)
+
+
+def test_the_maker_of_a_chunk_gets_the_same_gradient_and_the_critic_none() -> None:
+    data = EpisodeDataset(random_flat((30,)), FlowConfig(horizon=4, execute=2).batches(), 0)
+    spec = PolicySpec(SPACE, 2, 4, 4, "minmax")
+    torch.manual_seed(0)
+    critic = ChunkCritic(CriticConfig(width=8), spec, data.stats(), 4)
+    features = torch.randn(6, critic.observed.size)
+    chunk = torch.randn(6, 4 * SPACE.action_size, requires_grad=True)
+    found = {}
+    for judge in (critic.q_values, critic.steering):
+        q = judge(features, chunk)
+        found[judge] = q, torch.autograd.grad(q.sum(), chunk)[0]
+        assert all(p.requires_grad for p in critic.q.parameters())
+    (q, slope), (steered, same) = found.values()
+    assert torch.equal(q, steered)
+    assert torch.equal(slope, same)
+    chunk.grad = None
+    critic.steering(features, chunk).sum().backward()
+    assert all(p.grad is None for p in critic.q.parameters())
+    with pytest.raises(RuntimeError):
+        critic.steering(features, chunk[:, 1:])
+    assert all(p.requires_grad for p in critic.q.parameters())
+
+
+def test_a_flow_is_sampled_by_eulers_method() -> None:
+    torch.manual_seed(0)
+    flow, noise, context = BehaviourFlow(3, 2, 8, 2), torch.randn(5, 2), torch.randn(5, 3)
+    kept, x = noise.clone(), noise
+    for k in range(4):
+        x = x + flow.velocity(x, torch.full((5, 1), k / 4), context) / 4
+    torch.testing.assert_close(flow.sample(noise, context, 4), x)
+    assert torch.equal(noise, kept)
 
 
 def test_members_do_not_see_each_other() -> None:
