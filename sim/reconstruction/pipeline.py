@@ -19,16 +19,16 @@ from robolearn.capture.folder import Capture, Frame
 from robolearn.errors import DataError, SceneError
 from robolearn.geometry import Vector
 from robolearn.shapes import Picture
+from sim.reconstruction.apart.joining import Joined, joined_elsewhere, joined_to_scan
+from sim.reconstruction.apart.turned import turned_objects
 from sim.reconstruction.appearance import RGB, filled_picture, painted, usual
 from sim.reconstruction.bodies import Body, make_body
 from sim.reconstruction.frames import Assumed, PosedFrame, WorldFrame, posed_frames
-from sim.reconstruction.joining import Joined, joined_elsewhere, joined_to_scan
 from sim.reconstruction.objects import find_clusters, name_clusters, scan_object
 from sim.reconstruction.plane import Table, find_table, misplaced
 from sim.reconstruction.refine import register
 from sim.reconstruction.shapes import OwnPoints
 from sim.reconstruction.texture import Atlas, Texture, flat_spots, lay_out, textured
-from sim.reconstruction.turned import turned_objects
 
 # Of so many pictures one is kept back, to judge the scene by.
 HELD_OUT_EVERY = 6

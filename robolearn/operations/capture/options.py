@@ -80,15 +80,15 @@ class HandOptions:
     def __post_init__(self) -> None:
         if not self.by_hand:
             if self.camera or self.object:
-                raise ConfigError("camera and object go with --by-hand (lens, scan, turntable)")
+                raise ConfigError("camera and object go with by_hand (lens, scan, turntable)")
             return
         if not self.camera:
-            raise ConfigError("--by-hand: which camera? Give --camera NAME")
+            raise ConfigError("by_hand: which camera? Give 'camera'")
         if (self.by_hand == "turntable") != bool(self.object):
             raise ConfigError(
-                "--by-hand turntable takes pictures of one object: give --object NAME"
+                "by_hand: turntable takes pictures of one object: give 'object'"
                 if not self.object
-                else f"--object goes with --by-hand turntable, not {self.by_hand}"
+                else f"object goes with by_hand: turntable, not {self.by_hand}"
             )
         if not 8 <= self.pictures <= 1000:
             raise ConfigError(f"pictures must be in [8, 1000], got {self.pictures}")

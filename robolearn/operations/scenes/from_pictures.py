@@ -17,10 +17,10 @@ from robolearn.capture.folder import Capture, Frame, read_capture
 from robolearn.capture.write import CaptureWriter
 from robolearn.errors import DataError
 from robolearn.geometry import Pose
+from sim.reconstruction.colours.sfm import LEAST_PICTURES, Structure, require_pycolmap, structure
+from sim.reconstruction.colours.sweep import Swept, sweep
 from sim.reconstruction.frames import PosedFrame, known_lenses, posed_frames
 from sim.reconstruction.pipeline import COMPUTED
-from sim.reconstruction.sfm import LEAST_PICTURES, Structure, require_pycolmap, structure
-from sim.reconstruction.sweep import Swept, sweep
 
 # Metres per number of the depth pictures that are written.
 _SCALE_M = 0.0001

@@ -21,10 +21,10 @@ from robolearn.capture.write import CaptureWriter
 from robolearn.cli.main import main
 from robolearn.errors import DataError
 from robolearn.geometry import Pose, pose, rotation_from_rotvec
+from sim.reconstruction.colours.sfm import in_metres
+from sim.reconstruction.colours.sweep import sweep
 from sim.reconstruction.frames import PosedFrame
 from sim.reconstruction.pipeline import reconstruct
-from sim.reconstruction.sfm import in_metres
-from sim.reconstruction.sweep import sweep
 from tests.robolearn.capture.foreign import looking, ring, write_foreign
 from tests.sim.reconstruction.turning import FOCAL_PX, SIZE, K, Stage
 from tests.sim.reconstruction.worlds import camera_poses

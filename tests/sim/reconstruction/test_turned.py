@@ -14,11 +14,11 @@ from robolearn.capture.config import CaptureSet
 from robolearn.capture.folder import Capture, read_capture
 from robolearn.errors import ConfigError
 from robolearn.geometry import inverse, pose, rot_x, rot_z
-from sim.reconstruction.align import align
-from sim.reconstruction.joining import joined_to_scan
+from sim.reconstruction.apart.align import align
+from sim.reconstruction.apart.joining import joined_to_scan
+from sim.reconstruction.apart.turned import turned_objects
 from sim.reconstruction.objects import Scanned
 from sim.reconstruction.pipeline import Reconstruction, reconstruct
-from sim.reconstruction.turned import turned_objects
 from sim.reconstruction.verify import verify
 from sim.reconstruction.write_scene import SceneChoice, write_reconstructed
 from tests.sim.reconstruction.turning import begin, in_gripper, on_turntable

@@ -24,8 +24,8 @@ from robolearn.operations.capture.held import held_poses, turn_held
 from robolearn.operations.capture.options import CaptureOptions, HandOptions
 from robolearn.operations.capture.plan import held_set, planned
 from robolearn.operations.capture.shooting import Shooting
+from sim.reconstruction.apart.turned import turned_objects
 from sim.reconstruction.frames import posed_frames
-from sim.reconstruction.turned import turned_objects
 from tests.robolearn.operations.capture.test_depth import (
     T_FLANGE_CAMERA,
     TARGET,
@@ -216,9 +216,9 @@ def planned_board(squares: tuple[int, int]):
     [
         (["--by-hand", "scan"], "which camera"),
         (["--by-hand", "scan", "--camera", "tpo"], "no camera 'tpo'. Did you mean 'top'"),
-        (["--by-hand", "turntable", "--camera", "top"], "give --object NAME"),
-        (["--by-hand", "lens", "--camera", "top", "--object", "mug"], "--object goes with"),
-        (["--camera", "top"], "go with --by-hand"),
+        (["--by-hand", "turntable", "--camera", "top"], "give 'object'"),
+        (["--by-hand", "lens", "--camera", "top", "--object", "mug"], "object goes with"),
+        (["--camera", "top"], "go with by_hand"),
         (["--by-hand", "scan", "--camera", "top", "--pictures", "2"], "pictures must be in"),
         (["--in-hand", "mug"], "board on the flange"),
         (["--in-hand", "mug", "--board-on", "both", "--on-flange", "wrist"], "measures depth"),

@@ -13,11 +13,11 @@ import numpy as np
 
 from robolearn.capture.config import CaptureObject
 from robolearn.geometry import Pose, Vector, pose, rot_x
-from sim.reconstruction.align import align
+from sim.reconstruction.apart.align import align
+from sim.reconstruction.apart.turned import Turned
 from sim.reconstruction.bodies import Body
 from sim.reconstruction.frames import Assumed, PosedFrame
 from sim.reconstruction.objects import Scanned
-from sim.reconstruction.turned import Turned
 
 # Both surfaces may lie so far apart [m], or in voxels, and be of one thing.
 _ALIKE_M, _ALIKE_VOXELS = 0.0035, 1.5
