@@ -150,6 +150,11 @@ CRITIC_PANELS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("mean Q", ("q_data", "q_policy", "q_data_held_out")),
     ("mean V", ("v_data", "v_data_held_out")),
     ("mean f", ("f_data", "f_policy", "f_data_held_out")),
+    ("Q and what followed", ("q_whole", "q_return", "q_whole_held_out", "q_return_held_out")),
+    (
+        "Q and what followed (correlation)",
+        ("q_return_correlation", "q_return_correlation_held_out"),
+    ),
     ("TD error", ("td_error", "td_error_held_out")),
     ("cross-entropy of goals", ("contrast", "contrast_held_out")),
     ("largest |Q| of what is possible", ("q_share",)),

@@ -28,7 +28,12 @@ from policies.critics.bounds import EVERY, largest_value, require_bounded_reward
 from policies.critics.candidates import draw_chunks
 from policies.critics.chunk_critic import ChunkCritic, CriticConfig
 from policies.critics.continued import continue_from
-from policies.critics.diagnostics import Figures, network_figures, value_figures
+from policies.critics.diagnostics import (
+    Figures,
+    network_figures,
+    return_figures,
+    value_figures,
+)
 from policies.critics.hindsight import REWARD, VALUES, HindsightConfig
 from policies.critics.observed import ObservedFeatures
 from policies.nets.bisimulation import BisimulationConfig, bisimulation_loss
@@ -404,6 +409,7 @@ class ActorCritic(ActorTraining[ConfigT, ActorT]):
             apart = t.mean((chunk - t.chunk) ** 2).sqrt()
         return {
             **value_figures(of_data, of_policy, self.largest()),
+            **return_figures(of_data, batch),
             "td_error": td_loss.clamp(min=0.0).sqrt(),
             "distance": apart,
             **network_figures(self.critic.q, torch.cat([t.now, t.chunk], dim=-1)),

@@ -3,6 +3,8 @@
     q_data, q_std    mean and spread of Q over recorded chunks            Kumar et al. 2021: overfit
     q_policy         mean Q over the policy's own chunks                      where it rises, then
     q_largest        largest |Q| of both; q_share: of |r|max / (1 - g)        falls
+    q_whole, q_return, q_return_correlation    mean Q and mean recorded return of those recorded
+                     chunks whose recording went on to the task's end, and how both go together
     td_error         root of the critic's own squared TD loss
     distance         root mean square of policy - recorded, in normalised actions
     rank, rank_share effective rank of the critic's last features, and of what is possible
@@ -26,6 +28,7 @@ import torch
 
 from policies.critics.ensemble import Ensemble
 from policies.nets.shapes import Features, MemberFeatures, MemberRows, Scalar
+from robolearn.learning import Batch
 
 RANK_DELTA = 0.01
 DORMANT_TAU = 0.025
@@ -62,6 +65,24 @@ def value_figures(
     if largest:
         found[f"{letter}_share"] = extent / largest
     return {name: value.detach() for name, value in found.items()}
+
+
+def return_figures(of_data: MemberRows, batch: Batch, letter: str = "q") -> Figures:
+    """``q_whole``, ``q_return`` and their correlation: what the members say together of recorded
+    chunks beside what followed. Only of rows whose recording went on to the task's end: what
+    would have followed a cut is not known. Nothing without two of them, or where returns were not
+    asked for; no correlation where either is the same everywhere.
+    """
+    if batch.returns is None or batch.returns_whole is None:
+        return {}
+    whole = batch.returns_whole
+    said, found = of_data.detach().mean(dim=0)[whole], batch.returns[whole]
+    if len(found) < 2:
+        return {}
+    figures = {f"{letter}_whole": said.mean(), f"{letter}_return": found.mean()}
+    if min(said.std(), found.std()) > 0:
+        figures[f"{letter}_return_correlation"] = torch.corrcoef(torch.stack([said, found]))[0, 1]
+    return figures
 
 
 def effective_rank(features: Features) -> Scalar:

@@ -37,7 +37,12 @@ from policies.critics.chunk_critic import (
     judged_part,
     least_of_members,
 )
-from policies.critics.diagnostics import Figures, network_figures, value_figures
+from policies.critics.diagnostics import (
+    Figures,
+    network_figures,
+    return_figures,
+    value_figures,
+)
 from policies.critics.parent import judged_policy
 from policies.critics.reranked import ChunkLimits, RerankedPolicy
 from policies.nets.encoder import FocusConfig
@@ -285,6 +290,7 @@ class OverParent(Algorithm, Generic[ConfigT]):
             of_policy = judged.amax(dim=1).expand_as(of_data)
         return {
             **value_figures(of_data, of_policy, self._largest),
+            **return_figures(of_data, batch),
             "td_error": ((of_data - self.td_target(batch, rng)) ** 2).mean().sqrt(),
             **network_figures(critics.q, torch.cat([x, chunk], dim=-1)),
         }

@@ -49,6 +49,7 @@ from robolearn.training.run_start import keep_parent, previous_run, written
 from robolearn.training.task_goal import at_goal
 from robolearn.training.trained_starts import starts_entry
 from robolearn.training.trainer import FitConfig
+from robolearn.training.watching.probe import watched
 
 
 @runtime_checkable
@@ -174,7 +175,7 @@ def train(
     with _first_alone(ranks):
         flat = cached(source, cache_dir, images=images, on_episode=on_episode)
     batches = experiment.algorithm.batches()
-    data = TrainingData(experiment.data, batches, experiment.seed, source, flat)
+    data = TrainingData(experiment.data, watched(batches), experiment.seed, source, flat)
     require_same_representation(experiment, parent)
     # Initial weights and dropout come from torch's global generator.
     torch.manual_seed(child_seed(experiment.seed, "weights"))

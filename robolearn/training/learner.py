@@ -73,7 +73,7 @@ from robolearn.training.run_start import keep_parent, previous_run, written
 from robolearn.training.task_goal import at_goal
 from robolearn.training.trainer import NOTHING, Trainer
 from robolearn.training.versions import load_version, remove_versions, versions, write_version
-from robolearn.training.watching.probe import Probe
+from robolearn.training.watching.probe import Probe, watched
 
 log = logging.getLogger(__name__)
 
@@ -218,7 +218,8 @@ class Learner:
         self, experiment: Experiment, share: float
     ) -> tuple[GrowingData, TrainingData | None]:
         """What is collected, and the demonstrations."""
-        spec, seed, source = experiment.algorithm.batches(), experiment.seed, self._demonstrations
+        spec, seed = watched(experiment.algorithm.batches()), experiment.seed
+        source = self._demonstrations
         shown = round(share * spec.batch_size)
         if not 0 <= shown < spec.batch_size or (source is not None and not shown):
             raise ConfigError(

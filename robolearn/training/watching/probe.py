@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping
 
 import torch
 
-from robolearn.learning import Algorithm, Diagnosed
+from robolearn.learning import Algorithm, BatchSpec, Diagnosed
 from robolearn.seeding import child_seed
 from robolearn.training.batch_loader import Batches, on_device
 from robolearn.training.diagnosis import PREFIX
 
 HELD_OUT = "_held_out"
-COMPARED = ("td_error", "q_data", "v_data", "contrast", "f_data")
+COMPARED = (
+    *("td_error", "q_data", "v_data", "contrast", "f_data"),
+    *("q_whole", "q_return", "q_return_correlation"),
+)
 """Figures that are worth telling of held-out episodes, too."""
+
+
+def watched(spec: BatchSpec) -> BatchSpec:
+    """The same batches with the recorded returns besides, where an algorithm learns from recorded
+    rewards: its values are told beside them.
+    """
+    if "transition" not in spec.parts or "returns" in spec.parts or not spec.learns_from_rewards:
+        return spec
+    return dataclasses.replace(spec, parts=(*spec.parts, "returns"))
 
 
 class Probe:

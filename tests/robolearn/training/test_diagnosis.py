@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,20 @@ import numpy as np
 import pytest
 import torch
 
-from policies.critics.diagnostics import dormant_share, effective_rank
+from policies.critics.diagnostics import dormant_share, effective_rank, return_figures
 from policies.critics.ensemble import Ensemble
+from policies.critics.hindsight import HindsightConfig
+from policies.imitation.flow import FlowConfig
 from policies.offline_rl.iql import IqlConfig
 from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.data.reading.selection import DataConfig
+from robolearn.learning import Batch
 from robolearn.training.diagnosis import Diagnosis, diagnose
+from robolearn.training.experiment import Experiment, train
 from robolearn.training.log import logged
 from robolearn.training.loop import FitConfig, Hooks, fit
-from tests.learning_mocks import SPACE, random_flat
+from robolearn.training.watching.probe import watched
+from tests.learning_mocks import BLOCK, SPACE, TOOL, random_flat, random_source
 
 N = 20
 UP = np.linspace(0.0, 1.0, N)
@@ -188,6 +195,44 @@ def test_rank_and_dormant_units_by_hand() -> None:
     assert torch.equal(torch.baddbmm(q.biases[-1], last, q.weights[-1]).squeeze(-1), q(x))
 
 
+def recorded(returns: list[float] | None, whole: list[bool] | None = None) -> Batch:
+    count = 1 if returns is None else len(returns)
+    batch = Batch({}, torch.zeros(count, 1, 1), torch.ones(count, 1, dtype=torch.bool))
+    if returns is None:
+        return batch
+    known = torch.tensor(whole if whole is not None else [True] * count)
+    return dataclasses.replace(batch, returns=torch.tensor(returns), returns_whole=known)
+
+
+def test_values_stand_beside_the_returns_that_are_known_to_the_end() -> None:
+    # Two members; what they say together is 1, 2, 3, and 100 where the recording was cut off.
+    q = torch.tensor([[0.0, 1.0, 2.0, 99.0], [2.0, 3.0, 4.0, 101.0]])
+    batch = recorded([5.0, 7.0, 9.0, -1e3], [True, True, True, False])
+    found = {name: float(value) for name, value in return_figures(q, batch).items()}
+    assert found == pytest.approx({"q_whole": 2.0, "q_return": 7.0, "q_return_correlation": 1.0})
+    backwards = return_figures(-q, batch)
+    assert float(backwards["q_return_correlation"]) == pytest.approx(-1.0)
+    # Nothing to go with: returns that are all the same, one row, none to the end, not asked for.
+    same = return_figures(q, recorded([3.0] * 4))
+    assert set(same) == {"q_whole", "q_return"}
+    assert return_figures(q[:, :1], recorded([1.0])) == {}
+    assert return_figures(q, recorded([1.0] * 4, [False] * 4)) == {}
+    assert return_figures(q[:, :1], recorded(None)) == {}
+
+
+def test_training_asks_for_returns_only_where_rewards_are_recorded() -> None:
+    asked = IqlConfig(horizon=2).batches()
+    assert watched(asked).parts == ("transition", "returns")
+    assert watched(watched(asked)) == watched(asked)
+    others = (
+        FlowConfig(horizon=4, execute=2).batches(),
+        dataclasses.replace(asked, makes_rewards=True),
+        IqlConfig(horizon=2, goals=HindsightConfig(signals=(("goal/state", TOOL),))).batches(),
+    )
+    for spec in others:
+        assert watched(spec) is spec
+
+
 def trained(folder: Path, every: int, **more: Any) -> tuple[list[Any], torch.Tensor]:
     folder.mkdir()
     config = IqlConfig(horizon=2, width=16, depth=2, batch_size=16, **more)
@@ -199,6 +244,30 @@ def trained(folder: Path, every: int, **more: Any) -> tuple[list[Any], torch.Ten
     assert (result.diagnosis_seconds > 0) == (every > 0)
     weights = torch.cat([p.detach().flatten() for p in algorithm.parameters()])
     return list(logged(folder)), weights
+
+
+def test_a_training_tells_values_beside_returns(tmp_path: Path) -> None:
+    config = IqlConfig(horizon=2, width=16, depth=2, batch_size=16)
+    settings = FitConfig(steps=8, warmup=1, log_every=2, diagnose_every=2)
+    train(
+        Experiment("iql", DataConfig((TOOL, BLOCK)), config, settings),
+        random_source(),
+        tmp_path / "run",
+    )
+    last = next(
+        line for line in reversed(list(logged(tmp_path / "run"))) if "critic/q_data" in line
+    )
+    source = random_source()
+    # Every second episode ends its task; what followed its rows is the sum to its end.
+    sums = [
+        float((e.reward[t:] * config.discount ** np.arange(len(e.reward) - t)).sum())
+        for e in source.items
+        if e.done.any()
+        for t in range(len(e.reward))
+    ]
+    assert min(sums) <= last["critic/q_return"] <= max(sums)
+    assert -1.0 <= last["critic/q_return_correlation"] <= 1.0
+    assert np.isfinite(last["critic/q_whole"])
 
 
 def test_a_run_logs_them_now_and_then_and_learns_the_same(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def _practised(folder: Path) -> None:
         {
             "step": s, "loss/critic": 1 / s, "critic/q_data": 0.5 + s / 99,
             "critic/td_error": 0.01, "practice/episodes": s,
+            "critic/q_whole": 0.4 + s / 99, "critic/q_return": 0.8,
             "practice/explorer_success": s / 99, "practice/parent_success": 0.4,
             "practice/regret": 1.0, "practice/robot_seconds": 9.0 * s, "test/success": s / 99,
             "test/success_low": s / 120, "test/success_high": s / 90, "test/parent_success": 0.4,

@@ -386,6 +386,20 @@ def test_losses_on_held_out_episodes_lie_over_their_own(lab: Studio, filled: Tab
     assert not any(title.startswith("held out") for title, _ in plots)
 
 
+def test_values_lie_over_the_returns_that_followed(lab: Studio, filled: Tab):
+    run = next(t for t in lab.library.things() if t.where == "iql")
+    filled.evaluate(f"location.hash = '#/run/{run.id}'")
+    filled.wait_for("document.querySelector('main').textContent.includes('critic/q whole')")
+    plots = dict(
+        filled.evaluate(
+            "[...document.querySelectorAll('.plot')].map((p) => [p.firstChild.textContent,"
+            " [...p.querySelectorAll('.u-label')].map((l) => l.textContent)])"
+        )
+    )
+    assert plots["critic/q whole"] == ["updates", "iql", "iql, what followed"]
+    assert "critic/q return" not in plots
+
+
 def test_what_somebody_holds_stays_while_new_things_come(lab: Studio, filled: Tab):
     ids = {t.where: t for t in lab.library.things()}
     filled.evaluate(f"location.hash = '#/evaluation/{ids['sim'].id}'")

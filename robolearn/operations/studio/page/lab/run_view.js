@@ -84,11 +84,12 @@ export async function show(main, place, app) {
     own.sort((a, b) => rank(a) - rank(b));
     const alone = names.filter((n) => n.startsWith(HELD) && !own.some((name) => heldOut(name) === n));
     for (const name of [...own, ...alone]) {
-      const held = heldOut(name), series = [];
+      const [beside, words] = besideIt(name), series = [];
+      if (own.some((n) => n !== name && besideIt(n)[0] === name)) continue;
       logs.forEach((log, k) => {
-        const a = log.curve(name), b = log.curve(held);
+        const a = log.curve(name), b = log.curve(beside);
         if (a.x.length) series.push({label: runs[k].name, x: a.x, y: smoothed(a.y, view.smooth), tone: k});
-        if (b.x.length) series.push({label: `${runs[k].name}, held out`, x: b.x, y: b.y, tone: k, dash: true});
+        if (b.x.length) series.push({label: `${runs[k].name}, ${words}`, x: b.x, y: b.y, tone: k, dash: true});
       });
       if (!series.length) continue;
       if (!view.plots.has(name)) {
@@ -175,6 +176,12 @@ export async function show(main, place, app) {
 
 /** What the trainer calls a loss on held-out episodes: `loss/flow` and `held_out/flow`. */
 function heldOut(name) { return HELD + name.replace(/^loss\//, ""); }
+
+/** The curve that is drawn dashed in the plot of another, and what it is: a value beside the return that followed, a loss beside that of held-out episodes. */
+function besideIt(name) {
+  const value = /^critic\/q_whole(_held_out)?$/.exec(name);
+  return value ? [`critic/q_return${value[1] || ""}`, "what followed"] : [heldOut(name), "held out"];
+}
 
 /** Words that leave room for the longest that may come to stand there. */
 function roomy(what, text, longest) {
