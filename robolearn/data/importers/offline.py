@@ -176,6 +176,9 @@ class D4RLImporter:
             found = {n: d for n, d in leaves(file).items() if not n.startswith("metadata/")}
             rows = int(found["observations"].shape[0]) if "observations" in found else 0
             scalar = sorted(n for n, d in found.items() if not d.shape)
+            single = [n for n in scalar if n in (*REQUIRED, *FLAGS)]
+            if single:
+                raise DataError(f"{path}: expected one of {single} for each step, got one for all")
             found = {n: d for n, d in found.items() if d.shape}
             columns = {n: Column(n, tuple(d.shape[1:]), d.dtype) for n, d in found.items()}
             lengths = {n: int(d.shape[0]) for n, d in found.items()}
@@ -210,11 +213,17 @@ def _flat(
         raise DataError(f"{path}: expected {list(REQUIRED)}, it lacks {missing}")
     rows = lengths["observations"]
     short = {n: k for n, k in lengths.items() if k != rows}
-    if short or rows == 0:
-        raise DataError(f"{path}: observations have {rows} rows, but {short or 'none'}")
+    if short:
+        raise DataError(f"{path}: observations have {rows} rows, but {short}")
+    if rows == 0:
+        raise DataError(f"{path} has no steps: its observations have no rows")
     for name, values in flags.items():
-        if values.ndim != 1 or (values.dtype.kind == "f" and not np.isfinite(values).all()):
+        if values.ndim != 1:
             raise DataError(f"{path}: {name} must be finite numbers [{rows}], got {values.shape}")
+        bad = ~np.isfinite(values) if values.dtype.kind == "f" else np.zeros(rows, dtype=np.bool_)
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise DataError(f"{path}: {name} must be finite, got {values[row]:g} in row {row}")
     ended = flags["terminals"].astype(np.bool_)
     for name in CUTS:
         if name in flags:

@@ -31,6 +31,8 @@ from robolearn.table import Table
 
 # Of all steps, in the precision that training reads.
 RowNumbers = Float[NDArray[Any], " n"]
+# What single precision can hold.
+LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +282,15 @@ def rewarded(episode: Episode, config: RewardConfig, success: bool) -> Rewarded:
                 f"episode {episode.id}: data.reward '{config.task}' gives {name} of shape"
                 f" {values.shape}, expected ({episode.steps},)"
             )
-    if not np.isfinite(found.reward).all():
-        raise DataError(f"episode {episode.id}: data.reward '{config.task}' is not finite")
+    # Training reads them in single precision. Whatever is no number fails this, too.
+    beyond = np.flatnonzero(~(np.abs(found.reward) <= LARGEST))
+    if beyond.size:
+        step = int(beyond[0])
+        raise DataError(
+            f"episode {episode.id}: data.reward '{config.task}' is {found.reward[step]:g} at step"
+            f" {step}, expected finite numbers of at most {LARGEST:.3g}; correct what was recorded,"
+            " or leave the episode out"
+        )
     return found
 
 
@@ -306,13 +315,16 @@ def informative(reward: RowNumbers, done: Flags) -> bool:
 
 
 def require_informative(reward: RowNumbers, done: Flags, config: RewardConfig) -> None:
-    """Errors: :class:`DataError` where rewards tell nothing: all alike, and nothing ever ends."""
-    if informative(reward, done):
+    """Errors: :class:`DataError` where rewards tell nothing: all are 0, or all alike and nothing
+    ever ends.
+    """
+    if informative(reward, done) and reward.any():
         return
     value = float(reward[0]) if reward.size else 0.0
     what = "no success" if value < 0 else "no reward"
+    endless = "" if done.any() else " and none ends the task"
     raise DataError(
         f"there is {what} in these {len(reward)} steps: by data.reward '{config.task}' each is"
-        f" worth {value:g} and none ends the task, so every policy is as good as any other; take in"
-        f" episodes that succeed, or choose another reward of {sorted(REWARDS)}"
+        f" worth {value:g}{endless}, so every policy is as good as any other; take in episodes that"
+        f" succeed, or choose another reward of {sorted(REWARDS)}"
     )

@@ -83,5 +83,5 @@ def _save_failure(run_dir: Path, step: int, group: str, loss: Tensor, batch: Bat
     cause = f"its inputs {bad} are not finite" if bad else "its inputs are finite: lower the lr"
     return (
         f"loss '{group}' is {loss.item()} at step {step}; {cause}."
-        f" The batch is in '{path}', the last checkpoint is kept"
+        f" The batch is in '{path}'; a checkpoint from before it, if there is one, is kept"
     )

@@ -40,6 +40,9 @@ GREEDY = {
         eta=10.0, candidates=8, boundaries=(2, 16), growth=200, actor_tau=0.05, horizon=1, **SMALL
     ),
     "deflow": DeflowConfig(divergence=1.0, flow_steps=4, horizon=1, **SMALL),
+    "deflow-fisher": DeflowConfig(
+        metric="fisher", divergence=1.0, flow_steps=4, horizon=1, **SMALL
+    ),
     "ofql": OfqlConfig(eta=10.0, horizon=1, **SMALL),
     "diffusion_ql": DiffusionQlConfig(eta=30.0, slow_after=0, slow_every=1, horizon=1, **SMALL),
     "fql": FqlConfig(alpha=0.03, horizon=1, **SMALL),
@@ -48,6 +51,7 @@ GREEDY = {
     "iql": IqlConfig(beta=30.0, horizon=1, **SMALL),
     "td3_bc": Td3BcConfig(alpha=1.0, horizon=1, actor_every=4, **SMALL),
     "cql": CqlConfig(alpha=0.05, samples=2, horizon=1, **SMALL),
+    "cql-calibrated": CqlConfig(calibrated=True, alpha=0.05, samples=2, horizon=1, **SMALL),
     "awac": AwacConfig(temperature=0.1, horizon=1, **SMALL),
     "dvl": DvlConfig(beta=30.0, balance=0.9, horizon=1, **SMALL),
     "a2pr": A2prConfig(alpha=1.0, horizon=1, actor_every=4, **SMALL),
@@ -72,7 +76,9 @@ QUICK = {
     "co_rft": (200, 0.1),
     "consistency_ac": (150, 0.15),
     "cql": (150, 0.2),
+    "cql-calibrated": (150, 0.2),
     "deflow": (150, 0.15),
+    "deflow-fisher": (150, 0.15),
     "dvl": (200, 0.1),
     "iql": (150, 0.15),
     "ofql": (150, 0.15),

@@ -244,7 +244,10 @@ def test_next_observations_say_where_an_episode_was_cut(
     ("extra", "message"),
     [
         ({"rewards": np.zeros(11)}, "observations have 12 rows"),
-        ({"rewards": np.full(12, np.nan)}, "rewards must be finite"),
+        ({"rewards": np.full(12, np.nan)}, "rewards must be finite, got nan in row 0"),
+        ({"rewards": np.zeros((12, 1))}, r"rewards must be finite numbers \[12\], got \(12, 1\)"),
+        ({"rewards": 1.0}, r"expected one of \['rewards'\] for each step, got one for all"),
+        ({"timeouts": True}, r"\['timeouts'\] for each step"),
         ({"observations": np.full((12, 4), np.inf)}, "NaN or infinity"),
         ({"actions": np.zeros((12, 2), dtype="S3")}, "expected numbers"),
     ],

@@ -231,9 +231,19 @@ def test_rewards_that_say_nothing_are_refused() -> None:
     # Who imitates needs none.
     TrainingData(config, BatchSpec(1, 4, 8), 0, source, flatten(source))
     ends = np.arange(18) == 17
-    require_informative(np.zeros(18), ends, config.reward)
-    with pytest.raises(DataError, match="no reward in these 18 steps"):
+    require_informative(np.full(18, -1.0), ends, config.reward)
+    with pytest.raises(DataError, match=r"no reward in these 18 steps.*none ends the task"):
         require_informative(np.zeros(18), ends & False, config.reward)
+    # Where nothing pays, it is all the same where it ends.
+    with pytest.raises(DataError, match=r"no reward in these 18 steps.*is worth 0, so every"):
+        require_informative(np.zeros(18), ends, config.reward)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_rewards_beyond_single_precision_are_refused(value: float) -> None:
+    episode = dataclasses.replace(small_episode(), reward=np.full(12, value))
+    with pytest.raises(DataError, match=r"'recorded' is .* at step 0, expected finite numbers of"):
+        relabelled(episode, "recorded")
 
 
 def test_statistics_of_rewards_are_kept_where_they_are_learned_from() -> None:
