@@ -38,13 +38,15 @@ function shown(name) {
 
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const writing = event.target.closest("input, textarea, select, [contenteditable]");
+  const writing = event.target.closest("input:not([type=checkbox]), textarea, select, video, [contenteditable]");
   if (writing) {
     if (event.key === "Escape") writing.blur();
     return;
   }
-  if (dialog.open && event.key !== "?") return;
-  const pressed = event.target.closest("button, a") && [" ", "Enter"].includes(event.key);
+  // What lies over the page has its own keys, and Escape closes it.
+  const over = document.querySelector("dialog[open]");
+  if (over && !(over === dialog && event.key === "?")) return;
+  const pressed = event.target.closest("button, a, summary, input, [role=button]") && [" ", "Enter"].includes(event.key);
   if (pressed) return;
   const found = [...own, ...ALWAYS].find((k) => k.key === event.key);
   if (!found) return;

@@ -92,7 +92,7 @@ function strands(u, fan) {
   ctx.beginPath();
   ctx.rect(left, top, width, height);
   ctx.clip();
-  ctx.globalAlpha = 0.55;
+  ctx.globalAlpha = 0.8;
   ctx.lineWidth = 1.25 * (devicePixelRatio || 1);
   for (const c of fan) {
     ctx.strokeStyle = colour(`--s${c.ink % INKS}`);

@@ -46,6 +46,62 @@ def test_nothing_is_fetched_from_elsewhere():
             assert b"innerHTML" not in file.body, address
 
 
+def test_what_is_seen_and_is_no_text_stands_out():
+    """WCAG 2.1, 1.4.11: curves, the focus and edges of controls, 3 : 1 on what they lie on."""
+    sheet = (PAGE / "page.css").read_text()
+    themes = [
+        dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))
+        for block in re.findall(r":root[^{]*\{([^}]*--surface[^}]*)\}", sheet)
+    ]
+    assert len(themes) == 3
+    curves = [f"s{k}" for k in range(8)]
+    # Of bundles, of thin curves, of the dots of trials: as their own sheets and modules say.
+    faint = [
+        float(re.findall(rule, (PAGE / name).read_text())[0])
+        for name, rule in (
+            ("plot.js", r"globalAlpha = (0\.\d+);"),
+            ("lab/plots.js", r"alpha: s\.thin \? (0\.\d+)"),
+            ("lab/samples.js", r"1\.5, (0\.\d+)\)"),
+            ("lab/lab.css", r"\.dot \{[^}]*opacity: (0\.\d+);"),
+        )
+    ]
+    weak: list[object] = []
+    for theme in themes:
+        for ground in ("surface", "panel", "raised", "mark"):
+            weak += [
+                (ink, ground)
+                for ink in ("accent", "edge", "good", "bad", "warn", *curves)
+                if _contrast(theme[ink], theme[ground]) < 3
+            ]
+        for alpha in faint:
+            weak += [
+                (ink, alpha)
+                for ink in ("good", "bad", "warn", "muted", *curves)
+                if _contrast(_over(theme[ink], theme["surface"], alpha), theme["surface"]) < 3
+            ]
+    assert weak == []
+
+
+def _channels(colour: str) -> list[float]:
+    return [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+
+
+def _over(colour: str, ground: str, alpha: float) -> str:
+    both = zip(_channels(colour), _channels(ground), strict=True)
+    return "#" + "".join(f"{round(255 * (alpha * a + (1 - alpha) * b)):02x}" for a, b in both)
+
+
+def _contrast(one: str, two: str) -> float:
+    def light(colour: str) -> float:
+        parts = [
+            v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in _channels(colour)
+        ]
+        return sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
+
+    low, high = sorted((light(one), light(two)))
+    return (high + 0.05) / (low + 0.05)
+
+
 def test_a_class_is_laid_out_by_one_sheet():
     """Sheets are loaded in an order: what two say of a class, the later one decides for both."""
     laid_out: dict[str, set[str]] = {}

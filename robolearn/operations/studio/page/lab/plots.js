@@ -70,7 +70,7 @@ export function plot(title, {x = "updates", height = 220, log = false, whole = f
       legend: {live: true},
       series: [{label: x, value: (_, v) => (v === null ? "–" : fmt.number(v, 6))}, ...series.map((s) => ({
         label: s.label, stroke: colour(`--s${s.tone % 8}`), width: s.wide ? 2.5 : s.thin ? 1 : 1.75, dash: s.dash ? [6, 4] : undefined,
-        alpha: s.thin ? 0.55 : 1, spanGaps: true, points: {show: !s.bars && s.x.length < 25, size: 5}, ...(s.bars ? {paths: () => null} : {}), value: (_, v) => (v === null || v === undefined ? "–" : fmt.number(v, 4)),
+        alpha: s.thin ? 0.8 : 1, spanGaps: true, points: {show: !s.bars && s.x.length < 25, size: 5}, ...(s.bars ? {paths: () => null} : {}), value: (_, v) => (v === null || v === undefined ? "–" : fmt.number(v, 4)),
       }))],
       cursor: {drag: {x: true, y: false}},
       hooks: {draw: [(u) => { for (const s of last) if (s.bars) bars(u, s); }]},

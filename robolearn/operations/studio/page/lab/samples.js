@@ -89,7 +89,7 @@ export function samples(app, run) {
       for (let t = 0; t < horizon; t++) { const [x, y] = value(t); if (Number.isFinite(x)) g.lineTo(...place(x, y)); }
       g.stroke(); g.globalAlpha = 1;
     };
-    for (let k = 0; k < n; k++) trace((t) => [at(k, t, 0), at(k, t, 1)], colour("--s0"), 1.5, 0.55);
+    for (let k = 0; k < n; k++) trace((t) => [at(k, t, 0), at(k, t, 1)], colour("--s0"), 1.5, 0.8);
     trace((t) => [done(t, 0), done(t, 1)], colour("--s1"), 3.5, 1);
     if (s.now.data.length === 2) { const [x, y] = place(s.now.data[0], s.now.data[1]); g.fillStyle = colour("--ink"); g.beginPath(); g.arc(x, y, 4, 0, 7); g.fill(); }
   }
