@@ -64,7 +64,12 @@ SHIFTS = """(() => {
     return answer;
   };
 })()"""
-KEY_CODES = {" ": ("Space", 32), "Enter": ("Enter", 13), "Backspace": ("Backspace", 8)}
+KEY_CODES = {
+    " ": ("Space", 32), "Enter": ("Enter", 13), "Backspace": ("Backspace", 8), "Tab": ("Tab", 9),
+    "Escape": ("Escape", 27), "ArrowLeft": ("ArrowLeft", 37), "ArrowRight": ("ArrowRight", 39),
+}  # fmt: skip
+# What a key writes: without it a button or a link does not take Enter.
+WRITES = {"Enter": "\r"}
 
 
 def chromium_path() -> str | None:
@@ -137,17 +142,19 @@ class Tab:
         for kind in ("mousePressed", "mouseReleased"):
             self.button(kind, x, y)
 
-    def hold(self, kind: str, key: str) -> None:
-        """``keyDown`` or ``keyUp`` of one key (``KeyboardEvent.key``)."""
+    def hold(self, kind: str, key: str, *, shift: bool = False) -> None:
+        """``keyDown`` or ``keyUp`` of one key (``KeyboardEvent.key``), with Shift or without."""
         code, number = KEY_CODES.get(key, (f"Key{key.upper()}", ord(key[0].upper())))
+        written = {"text": WRITES[key]} if kind == "keyDown" and key in WRITES else {}
         self.call(
-            "Input.dispatchKeyEvent", type=kind, key=key, code=code, windowsVirtualKeyCode=number
-        )
+            "Input.dispatchKeyEvent", type=kind, key=key, code=code, windowsVirtualKeyCode=number,
+            modifiers=8 if shift else 0, **written,
+        )  # fmt: skip
 
-    def key(self, key: str) -> None:
+    def key(self, key: str, *, shift: bool = False) -> None:
         """Press and release one key (``KeyboardEvent.key``)."""
         for kind in ("keyDown", "keyUp"):
-            self.hold(kind, key)
+            self.hold(kind, key, shift=shift)
 
     def centre(self, selector: str) -> tuple[float, float]:
         """Of an element [CSS px]."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from robolearn.data.store.identity import read_identity
+from robolearn.data.store.manifest import VERSION
 from robolearn.operations.studio.asking import Ask
 from robolearn.operations.studio.episodes.shelf import OpenStore, Shown, open_store
 from robolearn.shapes import OwnFlags, OwnFloats, OwnIndex
@@ -32,6 +34,8 @@ class EpisodeTable:
     # The path as a shell takes it, for commands that people copy.
     quoted: str
     uuid: str
+    # What to know of the store as a whole; empty mostly.
+    remark: str
     total: int
     damage: str
     number: OwnIndex
@@ -83,6 +87,7 @@ def episode_table(opened: OpenStore, shown: Shown, name: str, damage: str) -> Ep
         path=str(opened.store.path),
         quoted=shlex.quote(str(opened.store.path)),
         uuid=opened.store.uuid,
+        remark=_remark(opened),
         total=shown.total,
         damage=damage,
         number=np.array([int(r.id[3:]) for r in rows], dtype=np.int64),
@@ -102,6 +107,14 @@ def episode_table(opened: OpenStore, shown: Shown, name: str, damage: str) -> Ep
         problems={str(int(r.id[3:])): r.problem for r in rows if r.problem},
         signals=tuple(dict.fromkeys(n for i in good for n in i.signals)),
     )
+
+
+def _remark(opened: OpenStore) -> str:
+    """Of a store that an older robolearn made (docs/data_format.md)."""
+    version = read_identity(opened.store.path)["version"]
+    if version == VERSION:
+        return ""
+    return f"format version {version} (new stores: {VERSION}): read and annotated as it is"
 
 
 def as_words(values: list[str]) -> Words:

@@ -2,6 +2,7 @@
 
 import uPlot from "./vendor/uplot/uPlot.esm.js";
 import {colour} from "./dom.js";
+import {switches} from "./switches.js";
 
 const INKS = 8;
 
@@ -25,6 +26,7 @@ export function linePlot(host, options) {
     if (plot) plot.destroy();
     host.style.minHeight = `${options.height || 180}px`;
     plot = new uPlot(settings(host, {...options, fan: () => fan}, place, line), aligned(options), host);
+    switches(host);
   }
   const resize = new ResizeObserver(() => { if (plot && host.clientWidth) plot.setSize({width: host.clientWidth, height: options.height || 180}); });
   make();

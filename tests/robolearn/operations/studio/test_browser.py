@@ -19,11 +19,13 @@ from tests.browser import SHIFTS, Tab, chromium
 from tests.episodes import TOOL, small_episode
 from tests.eval.report_folder import trial
 from tests.robolearn.operations.studio.documents.training.test_run import make_run
+from tests.robolearn.operations.studio.keyboard import walk
 from tests.robolearn.operations.studio.lab import computed_here, tiny_lab
 from tests.waiting import wait_until
 
 READ = {"observations": [TOOL], "actions": [TOOL]}
 SIZES = ((390, 844), (1400, 900), (2560, 1440))
+FROM_AFAR = (3840, 2160)
 # What every view must have, and what tells that it is there.
 # Two frames: what follows the size of the window (plots) has done so then.
 LOOK = """new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r))).then(() => ({
@@ -96,7 +98,7 @@ def looks(tab: Tab, view: str) -> list[str]:
     """What is wrong with the view that is shown, in words."""
     found: list[str] = []
     for dark in (False, True):
-        for width, height in SIZES:
+        for width, height in (*SIZES, FROM_AFAR):
             tab.size(width, height, dark=dark)
             look = tab.evaluate(LOOK)
             where = f"{view} {width} {'dark' if dark else 'light'}: "
@@ -107,7 +109,7 @@ def looks(tab: Tab, view: str) -> list[str]:
             found += [f"{where}nameless: {node}" for node in look["nameless"]]
             found += [f"{where}low contrast: {node}" for node in look["low"]]
     tab.size(1400, 900)
-    return found
+    return found + [f"{view} by keys: {said}" for said in walk(tab)]
 
 
 def test_every_view_in_light_and_dark_at_three_widths(studio: Studio, tab: Tab):

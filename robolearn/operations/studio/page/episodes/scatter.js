@@ -19,8 +19,8 @@ function spread(k) { return (((k * 2654435761) % 1000) / 1000 - 0.5) * 0.5; }
 export class Scatter {
   constructor(host, m, app, told, measure) {
     Object.assign(this, {host, m, app, told, measure, x: Scatter.x || "length", y: Scatter.y || "score"});
-    this.canvas = el("canvas", {role: "img", "aria-label": "Episodes as points"});
-    this.tip = el("div.tip", {hidden: true});
+    this.canvas = el("canvas", {role: "img", tabindex: "0", "aria-label": "Episodes as points; left and right go from one to the next, Enter opens it, x chooses it"});
+    this.tip = el("div.tip", {hidden: true, role: "status"});
     this.surface = el("div.surface", this.canvas, this.tip);
     const choose = (name) => el("select", {"aria-label": `${name} axis`, onchange: (e) => this.turn(name, e.target.value)}, Object.entries(AXES).map(([key, [words]]) => el("option", {value: key, selected: this[name] === key}, words)));
     this.twins = el("button", {type: "button", onclick: () => this.chooseTwins()}, "choose near-duplicates");
@@ -76,7 +76,7 @@ export class Scatter {
     this.axis(wide, high, [x0, x1], [y0, y1], px, py);
     this.places = points.map(([a, b, k]) => [px(a), py(b), k]);
     const good = colour("--good"), bad = colour("--bad"), accent = colour("--accent");
-    pen.globalAlpha = points.length > 2000 ? 0.55 : 0.85;
+    pen.globalAlpha = points.length > 2000 ? 0.7 : 0.85;
     for (const [x, y, k] of this.places) {
       const chosen = m.chosen.has(m.table.number.data[k]);
       pen.fillStyle = m.table.success.data[k] ? good : bad;
@@ -85,6 +85,8 @@ export class Scatter {
       if (chosen) { pen.strokeStyle = accent; pen.lineWidth = 2; pen.strokeRect(x - 5, y - 5, 10, 10); }
     }
     pen.globalAlpha = 1;
+    const here = this.places.find((p) => p[2] === this.here);
+    if (here) { pen.strokeStyle = colour("--ink"); pen.lineWidth = 2; pen.beginPath(); pen.arc(here[0], here[1], 9, 0, 7); pen.stroke(); }
     if (!points.length) { pen.fillStyle = colour("--muted"); pen.fillText("Nothing is known of these figures.", EDGE.left + 10, high / 2); }
     if (this.from && this.to) { pen.strokeStyle = accent; pen.lineWidth = 1; pen.strokeRect(...this.from, this.to[0] - this.from[0], this.to[1] - this.from[1]); }
   }
@@ -120,12 +122,28 @@ export class Scatter {
 
   move(e) {
     if (this.from && e.buttons) { this.to = [e.offsetX, e.offsetY]; this.refresh(); return; }
-    const p = this.near(e.offsetX, e.offsetY), t = this.m.table;
+    this.tell(this.near(e.offsetX, e.offsetY));
+  }
+
+  /** What the tip says: of which point. */
+  tell(p) {
+    const t = this.m.table;
     this.tip.hidden = !p;
     if (!p) return;
     const k = p[2];
     this.tip.textContent = `${this.m.name(k)}: ${t.success.data[k] ? "success" : "no success"}, score ${fmt.number(t.score.data[k])}, ${fmt.seconds(t.duration_s.data[k])}`;
     this.tip.style.left = `${Math.min(p[0] + 10, this.surface.clientWidth - 200)}px`; this.tip.style.top = `${p[1] + 10}px`;
+  }
+
+  /** By keys, from left to right: the point that is told of. */
+  step(by) {
+    const line = [...this.places].sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+    if (!line.length) return;
+    const now = line.findIndex((p) => p[2] === this.here), next = now < 0 ? (by > 0 ? 0 : line.length - 1) : Math.max(0, Math.min(line.length - 1, now + by));
+    this.here = line[next][2];
+    this.canvas.focus({preventScroll: true});
+    this.refresh();
+    this.tell(line[next]);
   }
 
   up(e) {

@@ -12,7 +12,8 @@ export class Stage {
     this.renderer = new THREE.WebGLRenderer({antialias: true});
     host.append(this.renderer.domElement);
     this.renderer.domElement.setAttribute("role", "img");
-    this.renderer.domElement.setAttribute("aria-label", `scene ${stage.scene}`);
+    this.renderer.domElement.setAttribute("aria-label", `scene ${stage.scene}; arrow keys turn it, with Shift they move it, plus and minus come nearer and go away`);
+    this.renderer.domElement.tabIndex = 0;
     const sun = new THREE.DirectionalLight(0xffffff, 2.2);
     sun.position.set(1, -2, 4);
     this.scene.add(new THREE.HemisphereLight(0xffffff, 0x667788, 1.8), sun);
@@ -100,18 +101,31 @@ export class Stage {
       if (!e.buttons || !this.last) return;
       const [dx, dy] = [e.clientX - this.last[0], e.clientY - this.last[1]];
       this.last = [e.clientX, e.clientY];
-      if (e.shiftKey || e.buttons === 2) {
-        const right = new THREE.Vector3().setFromMatrixColumn(this.camera.matrix, 0), up = new THREE.Vector3().setFromMatrixColumn(this.camera.matrix, 1);
-        this.target.addScaledVector(right, -dx * this.view.far / 700).addScaledVector(up, dy * this.view.far / 700);
-      } else {
-        this.view.yaw -= dx / 150;
-        this.view.pitch = Math.max(-1.5, Math.min(1.5, this.view.pitch + dy / 150));
-      }
-      this.draw();
+      this.turn(dx, dy, e.shiftKey || e.buttons === 2);
+    });
+    canvas.addEventListener("keydown", (e) => {
+      const turns = {ArrowLeft: [15, 0], ArrowRight: [-15, 0], ArrowUp: [0, 15], ArrowDown: [0, -15]}, nearer = {"+": -80, "-": 80};
+      if (e.ctrlKey || e.altKey || e.metaKey || !(e.key in turns || e.key in nearer)) return;
+      e.preventDefault(); e.stopPropagation();
+      if (e.key in turns) this.turn(...turns[e.key], e.shiftKey); else this.approach(nearer[e.key]);
     });
     canvas.addEventListener("contextmenu", (e) => e.preventDefault());
-    canvas.addEventListener("wheel", (e) => { e.preventDefault(); this.view.far = Math.max(0.05, Math.min(20, this.view.far * Math.exp(e.deltaY / 800))); this.draw(); }, {passive: false});
+    canvas.addEventListener("wheel", (e) => { e.preventDefault(); this.approach(e.deltaY); }, {passive: false});
   }
+
+  /** Turn the view as a pointer that moved by so many pixels does, or move what it looks at. */
+  turn(dx, dy, aside) {
+    if (aside) {
+      const right = new THREE.Vector3().setFromMatrixColumn(this.camera.matrix, 0), up = new THREE.Vector3().setFromMatrixColumn(this.camera.matrix, 1);
+      this.target.addScaledVector(right, -dx * this.view.far / 700).addScaledVector(up, dy * this.view.far / 700);
+    } else {
+      this.view.yaw -= dx / 150;
+      this.view.pitch = Math.max(-1.5, Math.min(1.5, this.view.pitch + dy / 150));
+    }
+    this.draw();
+  }
+
+  approach(by) { this.view.far = Math.max(0.05, Math.min(20, this.view.far * Math.exp(by / 800))); this.draw(); }
 }
 
 function geometry(mesh) {

@@ -76,7 +76,7 @@ class StoreView {
     this.count.textContent = `${shown === there ? "" : `${shown.toLocaleString("en")} of `}${fmt.count(t.total, "episode")}${shown ? ` · ${good.toLocaleString("en")} succeeded (${percent(good, shown)})` : ""}${m.partial ? ` · read so far: ${there.toLocaleString("en")}` : ""}`;
     const hours = t.duration_s.data.reduce((a, b) => a + (Number.isFinite(b) ? b : 0), 0) / 3600;
     const problems = Object.keys(t.problems).length;
-    this.head.replaceChildren(`${t.path} · ${hours < 1 ? fmt.seconds(hours * 3600) : `${hours.toFixed(1)} h`} · ${t.task.words.filter(Boolean).slice(0, 4).join(", ")}${t.total ? " · choose with x, or Ctrl or Shift and a click: to label, to copy, to weigh" : ""}`);
+    this.head.replaceChildren(`${t.path} · ${t.remark ? `${t.remark} · ` : ""}${hours < 1 ? fmt.seconds(hours * 3600) : `${hours.toFixed(1)} h`} · ${t.task.words.filter(Boolean).slice(0, 4).join(", ")}${t.total ? " · choose with x, or Ctrl or Shift and a click: to label, to copy, to weigh" : ""}`);
     if (t.damage || problems) this.wrong.textContent = this.wrong.textContent || t.damage || `${fmt.count(problems, "episode")} cannot be read; 'robolearn data check ${t.quoted}' says more. The rest works.`;
     this.down.textContent = m.down ? "↓" : "↑";
     this.down.title = m.down ? "largest first" : "smallest first";
@@ -255,14 +255,20 @@ class StoreView {
   keys() {
     const wall = (run) => () => { if (this.body instanceof Wall) run(this.body); };
     const move = (by) => wall((w) => w.go(w.at + by(w)));
+    // In the scatter left and right go from point to point; x and Enter are about the one told of.
+    const aside = (by) => () => { if (this.view === "scatter" && this.body) this.body.step(by); else move(() => by)(); };
+    const here = (run) => () => {
+      const k = this.body instanceof Wall ? this.m.order[this.body.at] : this.view === "scatter" && this.body ? this.body.here : undefined;
+      if (k !== undefined) run(this.m.table.number.data[k]);
+    };
     return [
       {key: "/", does: "filter", run: () => { this.input.focus(); this.input.select(); }},
-      {key: "ArrowRight", does: "move", show: ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"], run: move(() => 1)},
-      {key: "ArrowLeft", run: move(() => -1)}, {key: "ArrowDown", run: move((w) => w.columns)}, {key: "ArrowUp", run: move((w) => -w.columns)},
+      {key: "ArrowRight", does: "move", show: ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"], run: aside(1)},
+      {key: "ArrowLeft", run: aside(-1)}, {key: "ArrowDown", run: move((w) => w.columns)}, {key: "ArrowUp", run: move((w) => -w.columns)},
       {key: "PageDown", run: move((w) => w.columns * Math.floor(w.host.clientHeight / w.pitch))}, {key: "PageUp", run: move((w) => -w.columns * Math.floor(w.host.clientHeight / w.pitch))},
       {key: "Home", run: wall((w) => w.go(0))}, {key: "End", run: wall((w) => w.go(Infinity))},
-      {key: "Enter", does: "open the episode", run: wall((w) => { this.m.last = this.m.table.number.data[this.m.order[w.at]]; this.app.go(this.m.link(this.m.last)); })},
-      {key: "x", does: "choose it, or not (also: click with Ctrl; a range with Shift)", run: wall((w) => this.toggle(this.m.table.number.data[this.m.order[w.at]]))},
+      {key: "Enter", does: "open the episode", run: here((number) => { this.m.last = number; this.app.go(this.m.link(number)); })},
+      {key: "x", does: "choose it, or not (also: click with Ctrl; a range with Shift)", run: here((number) => this.toggle(number))},
       {key: "a", does: "choose all that are shown", run: () => { for (const k of this.m.order) this.m.chosen.add(this.m.table.number.data[k]); this.chosen(); this.draw(); }},
       {key: "c", does: "choose none", run: () => { this.m.chosen.clear(); this.chosen(); this.draw(); }},
       {key: "1", does: "it succeeded", run: () => this.tell({outcome: "success"})}, {key: "0", does: "it did not", run: () => this.tell({outcome: "failure"})},

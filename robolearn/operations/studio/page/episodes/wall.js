@@ -22,6 +22,7 @@ export class Wall {
       if (!tile) return;
       this.pick(Number(tile.dataset.at), event);
     });
+    this.field.addEventListener("focusin", (event) => this.mark(Number(event.target.closest("a").dataset.at)));
     this.layout();
   }
 
@@ -65,6 +66,9 @@ export class Wall {
     for (let at = first; at < last; at++) {
       if (!this.tiles.has(at)) this.tiles.set(at, this.fill(this.spare.pop() || this.blank(), at));
     }
+    // One stop of Tab among thousands: the tile that the arrows move from, or one that is in sight.
+    const stop = this.tiles.has(this.at) ? this.at : Math.min(last - 1, Math.ceil(top / this.pitch) * this.columns);
+    for (const [at, tile] of this.tiles) { const order = at === stop ? 0 : -1; if (tile.tabIndex !== order || !tile.hasAttribute("tabindex")) tile.tabIndex = order; }
     const blocks = new Set();
     for (let at = first; at < last; at++) blocks.add(Math.floor(at / SHEET));
     this.wanted = [...blocks].filter((b) => !this.sheets.has(b));
@@ -151,14 +155,21 @@ export class Wall {
   /** Move to tile `at`, in sight. */
   go(at) {
     if (!this.m.order.length) return;
-    const before = this.tiles.get(this.at);
-    if (before) before.classList.remove("here");
-    this.at = Math.max(0, Math.min(this.m.order.length - 1, at));
+    this.mark(Math.max(0, Math.min(this.m.order.length - 1, at)));
     const y = Math.floor(this.at / this.columns) * this.pitch;
     if (y < this.host.scrollTop) this.host.scrollTop = y;
     if (y + this.pitch > this.host.scrollTop + this.host.clientHeight) this.host.scrollTop = y + this.pitch - this.host.clientHeight;
     this.draw();
     const tile = this.tiles.get(this.at);
-    if (tile) { tile.classList.add("here"); tile.focus({preventScroll: true}); }
+    if (tile) tile.focus({preventScroll: true});
+  }
+
+  /** Keys are about tile `at` from now on. */
+  mark(at) {
+    const place = (on) => { const tile = this.tiles.get(this.at); if (tile) { tile.classList.toggle("here", on); tile.tabIndex = on ? 0 : -1; } };
+    for (const tile of this.tiles.values()) tile.tabIndex = -1;
+    place(false);
+    this.at = at;
+    place(true);
   }
 }

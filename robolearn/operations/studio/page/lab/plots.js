@@ -1,6 +1,7 @@
 // Curves over training: several runs in one plot, with the values under the pointer.
 
 import {colour, el, fmt} from "../dom.js";
+import {switches, zooms} from "../switches.js";
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 
 const MOST = 3000, MOST_NAMED = 8;
@@ -75,6 +76,8 @@ export function plot(title, {x = "updates", height = 220, log = false, whole = f
       cursor: {drag: {x: true, y: false}},
       hooks: {draw: [(u) => { for (const s of last) if (s.bars) bars(u, s); }]},
     }, joined(series), place);
+    switches(place);
+    zooms(made, title);
     const legend = place.querySelector(".u-legend");
     if (series.length > MOST_NAMED) { legend.remove(); return; }
     // Hidden ones hold the place of series that are not there yet.
