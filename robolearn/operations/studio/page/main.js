@@ -75,7 +75,10 @@ async function route() {
   try {
     if (!listing) await look();
     const module_ = await load(at);
-    const thing = at.kind in VIEWS || at.id ? listing.things.find((t) => t.id === at.id) : undefined;
+    const found = () => listing.things.find((t) => t.id === at.id);
+    // A link to what is new may come before the news of it.
+    if (at.id && !(at.kind in EXTRA) && !found()) await look();
+    const thing = at.id ? found() : undefined;
     if (at.kind && !(at.kind in EXTRA) && !thing) {
       throw new Error("This is not here (any more). It may have been moved, or studio looks into other folders now.");
     }
