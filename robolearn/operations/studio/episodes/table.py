@@ -87,7 +87,8 @@ def episode_table(opened: OpenStore, shown: Shown, name: str, damage: str) -> Ep
         path=str(opened.store.path),
         quoted=shlex.quote(str(opened.store.path)),
         uuid=opened.store.uuid,
-        remark=_remark(opened),
+        # One whose store.json is damaged says that instead.
+        remark="" if damage else _remark(opened),
         total=shown.total,
         damage=damage,
         number=np.array([int(r.id[3:]) for r in rows], dtype=np.int64),

@@ -58,6 +58,14 @@ def test_the_list_is_that_of_the_store(lab: Path):
     assert again.number.tolist() == listed.number.tolist()
 
 
+def test_a_store_whose_identity_is_damaged_is_told_and_listed(lab: Path):
+    (lab / "store" / "store.json").write_text("{")
+    listed = table(_ask(Library([lab])))
+    assert listed.number.tolist() == [0, 1, 2, 3]
+    assert "store.json" in listed.damage
+    assert listed.remark == ""
+
+
 def test_new_and_removed_episodes_are_followed(lab: Path):
     library = Library([lab])
     table(_ask(library))
