@@ -29,6 +29,9 @@ _EDGE_S = 0.05
 _FARTHEST_S, _STEP_S = 2.0, 0.02
 # Of the poses' distance from the record [m], and how much better another time must be.
 _APART_M, _CLEARLY = 0.004, 4.0
+# Rows this far apart tell where the arm was in between [s]; farther apart, if it did not move by
+# more than that [rad].
+_GAP_S, _GAP_RAD = 0.2, 0.01
 # An arm that stands is slower [rad/s].
 _STANDS = 0.02
 
@@ -46,6 +49,19 @@ class ArmRecord:
         """Joints at other times, in between evenly."""
         columns: list[Floats] = [np.interp(t_s, self.t_s, column) for column in self.q.T]
         return np.stack(columns, axis=1)
+
+    def known_at(self, t_s: float) -> Floats | None:
+        """Joints ``[j]`` at a time; None outside of the record, and in a gap of it in which the arm
+        moved.
+        """
+        if not self.t_s[0] - _EDGE_S <= t_s <= self.t_s[-1] + _EDGE_S:
+            return None
+        after = int(np.clip(np.searchsorted(self.t_s, t_s), 1, max(1, len(self.t_s) - 1)))
+        rows = slice(after - 1, after + 1)
+        apart, moved = np.ptp(self.t_s[rows]), np.ptp(self.q[rows], axis=0)
+        if apart > _GAP_S and (moved > _GAP_RAD).any():
+            return None
+        return self.at(np.array([t_s]))[0]
 
     def speed(self, t_s: Floats) -> Floats:
         """Speed of the fastest joint at times [rad/s], over 60 ms."""

@@ -278,6 +278,7 @@ def _verify(argv: list[str]) -> int:
                     for m in found.measures
                 },
                 "silhouettes": {name: finite(value) for name, value in found.iou.items()},
+                "robot_silhouette": finite(found.robot_iou),
                 "advice": list(found.advice),
                 "assumed": list(found.assumed),
                 "page": str(args.out),

@@ -15,6 +15,7 @@ import numpy as np
 
 from robolearn.agents.actions import hold_action
 from robolearn.arms.tool_commands import pose_from_values
+from robolearn.capture.clocks import read_record
 from robolearn.capture.folder import Capture
 from robolearn.errors import DataError, SceneError
 from robolearn.geometry import pose_error
@@ -78,6 +79,11 @@ LIMITS = {
         *("silhouette of the worst object, IoU", "", 0.93, 0.80, True),
         "{worst}: its outline is not the scene's; take more views of it, from low down and from"
         " all sides, and check that nothing moved between the pictures",
+    ),
+    "robot": Limit(
+        *("silhouette of the robot at its joints, IoU", "", 0.93, 0.80, True),
+        "the robot's outline is not the scene's: check arm.T_table_base of capture.yaml, the clock"
+        " of robot.csv, and that the scene's robot has the hand that the real one has",
     ),
     "edges": Limit(
         *("outlines against the photograph's edges", "px", 2.5, 6.0, False),
@@ -159,6 +165,11 @@ class Verified:
         return tuple(m.advice for m in self.measures if m.verdict != "use")
 
     @property
+    def robot_iou(self) -> float:
+        """The median over the pictures that show the robot; NaN where none does."""
+        return _median([v.robot for v in self.views])
+
+    @property
     def iou(self) -> dict[str, float]:
         """By object, the median over the pictures that show it."""
         return {
@@ -177,13 +188,18 @@ def verify(scene: Scene, capture: Capture) -> Verified:
     boxes = found_boxes(details)
     viewer = scene_viewer(scene, boxes)
     try:
-        views = tuple(viewer.compare(f) for f in frames)
+        joints = robot_joints(scene, capture, frames)
+        views = tuple(viewer.compare(f, q) for f, q in zip(frames, joints.by_picture, strict=True))
     finally:
         viewer.close()
     rested = _rested(scene, tuple(details["objects"]))
     said = [*(str(s) for s in details["said"]), *by_hand_sentences(details)]
     if not held_out:
         said.append("the pictures are of another capture, or were used to make the scene")
+    if joints.unknown:
+        said.append(f"the robot's silhouette is not judged: {joints.unknown}")
+    elif not np.isfinite(_median([v.robot for v in views])):
+        said.append("the robot's silhouette is not judged: no picture shows the robot")
     measures = _measures(scene, views, rested, details, said)
     return Verified(
         scene.name,
@@ -262,6 +278,47 @@ def judging_frames(capture: Capture, details: Mapping[str, Any]) -> tuple[list[P
     return frames, of_this
 
 
+@dataclass(frozen=True, slots=True)
+class RobotJoints:
+    """Where the robot's joints were in every picture [rad], by name; None where it is not known.
+    ``unknown``: why that is so of all of them, or "" (also of a scene without a robot).
+    """
+
+    by_picture: tuple[Mapping[str, float] | None, ...]
+    unknown: str = ""
+
+
+def robot_joints(scene: Scene, capture: Capture, frames: Sequence[PosedFrame]) -> RobotJoints:
+    """The joints of the scene's arm by ``robot.csv`` of the capture, when the pictures were taken.
+    Pictures of a camera on the flange tell none: it sees the hand alone, and that from within.
+    DataError for a ``robot.csv`` that is none.
+    """
+    nowhere = (None,) * len(frames)
+    arms = [s for s in scene.config.signals if s.kind == "joint_position" and s.unit == "rad"]
+    if not arms:
+        return RobotJoints(nowhere)
+    record = read_record(capture.path)
+    if len(arms) > 1:
+        return RobotJoints(nowhere, "the scene has several arms, robot.csv is of one")
+    if record is None:
+        return RobotJoints(nowhere, "the capture has no robot.csv, which tells its joints")
+    names = arms[0].of
+    if record.q.shape[1] != len(names):
+        why = f"robot.csv has {record.q.shape[1]} joints, the scene's arm {len(names)}"
+        return RobotJoints(nowhere, why)
+    joints: list[Mapping[str, float] | None] = []
+    for f in frames:
+        t_s = None if f.frame.camera.mount == "flange" else f.frame.t_s
+        q = None if t_s is None else record.known_at(t_s)
+        joints.append(None if q is None else dict(zip(names, q.tolist(), strict=True)))
+    if not any(joints):
+        why = (
+            "robot.csv tells the joints of no picture (t_s) of a camera that stands beside the arm"
+        )
+        return RobotJoints(nowhere, why)
+    return RobotJoints(tuple(joints))
+
+
 def _box(entry: dict[str, Any], by_hand: Sequence[Any] | None) -> Box:
     at = entry["pose"] if by_hand is None else by_hand[1]
     T = pose_from_values(np.array(at, dtype=np.float64), "pose")
@@ -307,6 +364,7 @@ def _measures(
         "turned": {r.name: r.turned_deg for r in rested},
     }
     of_pictures = {
+        "robot": _median([v.robot for v in views]),
         "edges": _median([v.edge_px for v in views]),
         "depth": _median([v.depth_mm for v in views]),
         "unexplained": 100.0 * float(np.median([v.unexplained for v in views])),
@@ -314,6 +372,9 @@ def _measures(
     }
     out: list[Measure] = []
     for name, limit in LIMITS.items():
+        if name == "robot" and not np.isfinite(of_pictures[name]):
+            # Not there, or of unknown joints, which is said: that is nothing against the scene.
+            continue
         if name in of_pictures:
             out.append(Measure(limit, of_pictures[name]))
             continue

@@ -93,7 +93,7 @@ def _slider(view: Compared) -> str:
     caption = (
         f"{view.name}: silhouettes {_iou(view):.3f}, outlines {view.edge_px:.1f} px, depth"
         f" {view.depth_mm:.1f} mm"
-    )
+    ) + (f", robot {view.robot:.3f}" if np.isfinite(view.robot) else "")
     return (
         '<figure><div style="position:relative;--At:50%">'
         f'<img style="{image}" src="{_jpeg(view.photo)}" alt="{text(view.name)}, photograph">'

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import cv2
 import mujoco
@@ -25,8 +26,9 @@ from robolearn.capture.config import (
     CaptureWorkspace,
 )
 from robolearn.capture.write import CaptureWriter
-from robolearn.geometry import pose, rot_z, rotation_from_rotvec
+from robolearn.geometry import pose, quat_from_rotation, rot_z, rotation_from_rotvec
 from sim.rendering.renderer import Renderer, View
+from sim.scene.load import load_scene
 from tests.robolearn.capture.foreign import looking
 
 KINDS = ("box", "cylinder", "concave")
@@ -212,10 +214,22 @@ def with_board(
     return np.rint(picture * (1 - share) + ink[..., None] * share).astype(np.uint8)
 
 
+def with_arm(spec: mujoco.MjSpec) -> None:
+    """Put the arm of ``ur5e_table`` beside the table, at ``T_TABLE_BASE``."""
+    arm = mujoco.MjSpec.from_file(str(load_scene("ur5e_table").path / "scene.xml"))
+    frame = spec.worldbody.add_frame(pos=T_TABLE_BASE[:3, 3])
+    frame.quat = quat_from_rotation(T_TABLE_BASE[:3, :3])
+    base = arm.body("base")
+    base.pos, base.quat = np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0])
+    frame.attach_body(base, "", "")
+
+
 def shoot(
     folder: Path,
     world: World,
     *,
+    name: str = "drawn",
+    joints: np.ndarray | None = None,
     views: int = 12,
     size: tuple[int, int] = (160, 120),
     noise_m: float = 0.0,
@@ -227,7 +241,8 @@ def shoot(
 
     ``poses``: ``world`` (of the cameras), ``board`` (none: a board lies on the table), ``flange``
     (of an arm's tool that carries the camera, nobody knows where; the board lies there, too).
-    With ``masks`` every pixel's object is told, and at_m is not.
+    With ``masks`` every pixel's object is told, and at_m is not. ``joints [views, 6]``: an arm
+    stands beside the table, at these when the pictures are taken, one a second (robot.csv).
     """
     rng = np.random.default_rng([world.seed, 7])
     width, height = size
@@ -235,7 +250,7 @@ def shoot(
     lens = CaptureLens((focal, focal), ((width - 1) / 2, (height - 1) / 2))
     config = CaptureConfig(
         schema=1,
-        name="drawn",
+        name=name,
         cameras={
             "eye": CaptureCamera(
                 "flange" if poses == "flange" else "hand",
@@ -250,18 +265,26 @@ def shoot(
             for t in world.things
         ),
         board=None if poses == "world" else _board(),
-        arm=CaptureArm("", matrix_rows(T_TABLE_BASE)) if poses == "flange" else None,
+        arm=CaptureArm("", matrix_rows(T_TABLE_BASE))
+        if poses == "flange" or joints is not None
+        else None,
         workspace=CaptureWorkspace((-0.22, -0.22, 0.0), (0.22, 0.22, 0.16)),
     )
     writer = CaptureWriter(folder, config)
     spec = mujoco.MjSpec.from_string(world.xml())
+    if joints is not None:
+        with_arm(spec)
+        stood = np.add.outer(np.arange(float(views)), (-0.1, 0.1)).ravel()
+        writer.add_record(stood, np.repeat(joints, 2, axis=0))
     model = spec.compile()
     eye = model.camera("eye").id
     model.cam_fovy[eye] = np.rad2deg(2 * np.arctan(height / 2 / focal))
     data = mujoco.MjData(model)
     renderer = Renderer(model, "plain")
     view = View("eye", width, height)
-    for T in camera_poses(views, rng):
+    for k, T in enumerate(camera_poses(views, rng)):
+        if joints is not None:
+            data.qpos[: joints.shape[1]] = joints[k]
         turned = T[:3, :3] @ np.diag([1.0, -1.0, -1.0])
         model.cam_pos[eye] = T[:3, 3]
         mujoco.mju_mat2Quat(model.cam_quat[eye], np.ascontiguousarray(turned).ravel())
@@ -271,12 +294,14 @@ def shoot(
         off = np.eye(4)
         off[:3, :3] = rotation_from_rotvec(rng.normal(0, pose_px / focal, 3))
         off[:3, 3] = rng.normal(0, pose_px / focal * 0.5, 3)
-        given = {"T_world_camera": T @ off} if poses == "world" else {}
+        given: dict[str, Any] = {"T_world_camera": T @ off} if poses == "world" else {}
         if poses != "world":
             K = np.array([[focal, 0, (width - 1) / 2], [0, focal, (height - 1) / 2], [0, 0, 1]])
             picture = with_board(picture, depth, K, T)
         if poses == "flange":
             given = {"T_base_tool": np.linalg.inv(T_TABLE_BASE) @ T @ np.linalg.inv(T_TOOL_CAMERA)}
+        if joints is not None:
+            given["t_s"] = float(k)
         mask = None
         if masks:
             bodies = np.array([*model.geom_bodyid, 0])[renderer.segmentation(data, view)]
