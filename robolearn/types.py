@@ -44,6 +44,9 @@ class Sample:
 
     t_ns: int
     value: AnyArray
+    # Of a picture: the plain JPEG of which ``value`` was decoded, as its camera sent it; empty for
+    # none. Whoever changes a value leaves it out.
+    file: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class SampleBlock:
     t_ns: OwnTimes
     value: OwnRows
     valid: OwnFlags
+    # As :attr:`Sample.file`, of every row; empty: of none of them.
+    files: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,6 +173,10 @@ class Tab:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
+    def front(self) -> None:
+        """Bring the tab in front of all others."""
+        self.call("Page.bringToFront")
+
     def screenshot(self, path: Path, *, full_page: bool = False) -> Path:
         """Save a PNG of the window, or of the whole page."""
         answer = self.call("Page.captureScreenshot", captureBeyondViewport=full_page)
@@ -200,6 +204,13 @@ class Browser:
             tab.call(f"{domain}.enable")
         tab.size(width, height)
         return tab
+
+    def cover(self) -> None:
+        """Another tab comes in front of the one that was opened last, as where a person looks at
+        something else; that one loses focus and screen. :meth:`Tab.front` brings it back.
+        """
+        new = self._main.call("Target.createTarget", url="about:blank")["targetId"]
+        self._main.call("Target.activateTarget", targetId=new)
 
     def _pages(self) -> list[dict[str, Any]]:
         found = self._main.call("Target.getTargets")["targetInfos"]

@@ -59,6 +59,8 @@ class RawFrame:
     device_t_s: float = math.nan
     # Of the same moment, seen from the same place: pixel by pixel the picture's.
     depth: ResizedDepth | None = None
+    # The plain JPEG of which the picture was decoded, as it came; empty where it is none.
+    file: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ class Frame:
     device_t_s: float
     image: Picture
     depth: Depth | None = None
+    # As in :class:`RawFrame`.
+    file: bytes = b""
 
 
 @runtime_checkable
@@ -198,7 +202,7 @@ class FrameChecks:
         t_ns = self._capture_ns(raw.device_t_s, received_ns)
         raw.image.flags.writeable = False
         index, depth = 0 if last is None else last.index + 1, raw.depth if config.depth else None
-        frame = Frame(index, t_ns, received_ns, raw.device_t_s, raw.image, depth)
+        frame = Frame(index, t_ns, received_ns, raw.device_t_s, raw.image, depth, raw.file)
         if last is None or not np.array_equal(last.image, raw.image):
             self._changed_ns = received_ns
         # Every 8th pixel is enough to see light.

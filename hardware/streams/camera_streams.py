@@ -53,7 +53,10 @@ class CameraStreams:
             for frame in self._cameras[name].since(self._seen[name]):
                 self._seen[name] = frame.index
                 if config.signal:
-                    buffers[config.signal_name].add(frame.t_ns, config.shown(frame.image))
+                    shown = config.shown(frame.image)
+                    # Of another size it is another picture.
+                    file = frame.file if shown is frame.image else b""
+                    buffers[config.signal_name].add(frame.t_ns, shown, file)
                 if config.signal and frame.depth is not None:
                     depth = config.measured(frame.depth)
                     buffers[config.depth_spec.name].add(frame.t_ns, depth)

@@ -160,6 +160,8 @@ class View:
     fingers_m: float | None = None
     # Newest picture of each camera, by the name of its part.
     pictures: Mapping[str, Picture] = field(default_factory=dict[str, Picture])
+    # Of those that came as plain JPEGs, the files.
+    jpegs: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     # A policy drives, until the person takes over.
     policy_drives: bool = False
     # Whether the attempt is kept if the person says so; False: driving alone.

@@ -60,6 +60,12 @@ def pictures_of(observation: Observation) -> dict[str, Picture]:
     }
 
 
+def jpegs_of(observation: Observation) -> dict[str, bytes]:
+    """Of the pictures that came as plain JPEGs the files, by the name of the camera's part."""
+    samples = observation.samples.items()
+    return {name.partition("/")[0]: sample.file for name, sample in samples if sample.file}
+
+
 def _thing(signal: str, value: AnyArray) -> Thing | None:
     part = signal.partition("/")[0]
     if not np.isfinite(value).all() or (value.shape == _SPACE and not names_rotation(value[3:])):

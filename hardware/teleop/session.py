@@ -25,7 +25,7 @@ from hardware.teleop.attended import AttendedEnv, Said
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Key, Look, Phase, TeleopDevice, View
 from hardware.teleop.key_watch import KeyWatch
-from hardware.teleop.seen import QuickLook, fingers_of, pictures_of, things_of, tool_of
+from hardware.teleop.seen import QuickLook, fingers_of, jpegs_of, pictures_of, things_of, tool_of
 from robolearn.agents.take_over import TakeOver
 from robolearn.contracts import Agent, Inference, Subscriber
 from robolearn.errors import RobotConnectionError, RobotError, SafetyStopError, StartError
@@ -460,6 +460,7 @@ class TeleopSession:
             gripper=self._agent.opening,
             fingers_m=None if seen is None else fingers_of(seen),
             pictures={} if seen is None else pictures_of(seen),
+            jpegs={} if seen is None else jpegs_of(seen),
             policy_drives=running and self._shared is not None and self._shared.driver == "policy",
             recording=self._recorder is not None,
             elapsed_s=self._steps / self._env.spec.rate_hz,

@@ -7,17 +7,13 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
-
-from websockets.exceptions import InvalidHandshake, InvalidURI, WebSocketException
-from websockets.sync.client import ClientConnection, connect
 
 from robolearn.contracts import PolicySpec
-from robolearn.errors import ConfigError, DataError, InferenceError
+from robolearn.errors import DataError, InferenceError
+from robolearn.inference.channel_client import Channel
 from robolearn.inference.checked import check_output
-from robolearn.inference.codec import Message, decode, encode_request, output_from
+from robolearn.inference.codec import encode_request, output_from
 from robolearn.inference.policy_process import policy_spec_from
-from robolearn.inference.protocol import MAX_BYTES
 from robolearn.types import PolicyInput, PolicyOutput
 
 log = logging.getLogger(__name__)
@@ -33,14 +29,13 @@ class RemoteInference:
     """
 
     def __init__(self, url: str, token: str, *, timeout_s: float = 5.0) -> None:
-        self._url, self._timeout_s = url, timeout_s
-        self._stack = ExitStack()
-        self._connection = _connect(url, token, timeout_s, self._stack)
+        self._timeout_s = timeout_s
+        self._channel = Channel(url, token, timeout_s, "policy server")
+        hello = self._channel.hello
         try:
-            hello = self._receive()
             self.spec: PolicySpec = policy_spec_from(hello)
         except (KeyError, TypeError, ValueError, InferenceError) as error:
-            self._stack.close()
+            self._channel.close()
             raise InferenceError(f"{url} is no policy server: {error}") from error
         meta: Mapping[str, object] = hello.meta
         self.name, self.policy_hash = str(meta.get("name", "")), str(meta.get("hash", ""))
@@ -78,7 +73,7 @@ class RemoteInference:
                 return
             self._closed = True
             self._wake.notify()
-        self._stack.close()
+        self._channel.close()
         self._thread.join(self._timeout_s)
 
     def _require_alive(self) -> None:
@@ -107,11 +102,7 @@ class RemoteInference:
 
     def _ask(self, request: PolicyInput, number: int) -> PolicyOutput:
         start_ns = time.perf_counter_ns()
-        try:
-            self._connection.send(encode_request(request, {"number": number}))
-        except (WebSocketException, OSError) as error:
-            raise self._lost(error) from error
-        message = self._receive()
+        message = self._channel.ask(encode_request(request, {"number": number}))
         if message.meta.get("kind") == "error":
             raise InferenceError(f"policy server: {message.meta.get('text')}")
         if message.meta.get("number") != number:
@@ -122,42 +113,3 @@ class RemoteInference:
             raise InferenceError(f"policy server: {error}") from error
         check_output(self.spec, request, output)
         return dataclasses.replace(output, latency_ns=time.perf_counter_ns() - start_ns)
-
-    def _receive(self) -> Message:
-        try:
-            data = self._connection.recv(self._timeout_s)
-        except TimeoutError as error:
-            raise InferenceError(
-                f"the policy server {self._url} did not answer within {self._timeout_s:g} s"
-            ) from error
-        except (WebSocketException, OSError) as error:
-            raise self._lost(error) from error
-        try:
-            return decode(data.encode() if isinstance(data, str) else data)
-        except DataError as error:
-            raise InferenceError(f"policy server: {error}") from error
-
-    def _lost(self, error: Exception) -> InferenceError:
-        return InferenceError(f"the connection to the policy server {self._url} broke: {error}")
-
-
-def _connect(url: str, token: str, timeout_s: float, stack: ExitStack) -> ClientConnection:
-    try:
-        return stack.enter_context(
-            connect(
-                url,
-                additional_headers={"Authorization": f"Bearer {token}"},
-                open_timeout=timeout_s,
-                close_timeout=1.0,
-                compression=None,
-                max_size=MAX_BYTES,
-                proxy=None,
-            )
-        )
-    except InvalidURI as error:
-        raise ConfigError(
-            f"not the address of a policy server: {error}; give ws://HOST:PORT"
-        ) from (error)
-    except (InvalidHandshake, TimeoutError, OSError) as error:
-        hint = "the token is wrong" if "401" in str(error) else "is 'robolearn serve' running?"
-        raise InferenceError(f"no policy server at {url} ({error}): {hint}") from error

@@ -18,6 +18,7 @@ import numpy as np
 
 from hardware.devices.camera import FrameSource, RawFrame, StreamConfig
 from hardware.wire.mjpeg import DEPTH_QUERY
+from robolearn.data.store.picture_codec import is_plain_jpeg
 from robolearn.errors import ConfigError, RobotConnectionError, StaleSignalError
 from robolearn.shapes import Depth, Picture
 
@@ -106,8 +107,11 @@ class MjpegSource:
         except (OSError, ValueError, http.client.HTTPException) as error:
             # The client's own reader lets the ValueError of a chunk of negative length through.
             raise RobotConnectionError(f"camera '{self._name}': {error}") from error
+        image = decode(data, name)
+        # Every picture is decoded, once: what the next ones show is then known to be readable.
+        file = data if is_plain_jpeg(data, image.shape) else b""
         if measured is None:
-            return RawFrame(decode(data, name), device_t_s)
+            return RawFrame(image, device_t_s, file=file)
         depth = decode_depth(measured[0], name)
         if measured[1] != device_t_s:
             raise RobotConnectionError(
@@ -115,7 +119,7 @@ class MjpegSource:
                 " are not of the same moment; the sender puts depth right after its picture, with"
                 " the same stamp"
             )
-        return RawFrame(decode(data, name), device_t_s, depth)
+        return RawFrame(image, device_t_s, depth, file)
 
     def close(self) -> None:
         """Close the connection."""

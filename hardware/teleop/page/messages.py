@@ -131,7 +131,7 @@ def view_text(view: View) -> str:
     told: dict[str, Any] = {"v": VERSION, "type": "view"}
     for spec in dataclasses.fields(view):
         # The attempt in small is for terminals.
-        if spec.name not in ("pictures", "tool", "things", "look"):
+        if spec.name not in ("pictures", "jpegs", "tool", "things", "look"):
             told[spec.name] = getattr(view, spec.name)
     told["tool"] = None if view.tool is None else dataclasses.asdict(view.tool)
     told["things"] = [dataclasses.asdict(thing) for thing in view.things]

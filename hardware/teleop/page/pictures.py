@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import cv2
 
@@ -15,6 +16,12 @@ from robolearn.shapes import Picture
 
 # Enough to aim by [px], and how good.
 WIDEST, QUALITY = 640, 75
+# A camera's own file that is longer is compressed again: a tablet in a wireless network gets some
+# forty pictures a second.
+LONGEST = 96 * 2**10
+
+
+NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
 
 class Pictures:
@@ -23,16 +30,18 @@ class Pictures:
     def __init__(self, cameras: tuple[str, ...], made: Callable[[], None]) -> None:
         self._cameras, self._made = cameras, made
         self._changed = threading.Condition()
-        self._newest: Mapping[str, Picture] | None = None
+        self._newest: tuple[Mapping[str, Picture], Mapping[str, bytes]] | None = None
         self._jpegs: dict[int, tuple[int, bytes]] = {}
         self._closed, self._number = False, 0
         self._thread = threading.Thread(target=self._work, name="teleop-pictures", daemon=True)
         self._thread.start()
 
-    def put(self, pictures: Mapping[str, Picture]) -> None:
-        """The newest ones, instead of those before; never blocks."""
+    def put(self, pictures: Mapping[str, Picture], files: Mapping[str, bytes] = NO_FILES) -> None:
+        """The newest ones, instead of those before; never blocks. ``files``: the plain JPEGs of
+        which some of them were decoded.
+        """
         with self._changed:
-            self._newest = pictures
+            self._newest = pictures, files
             self._changed.notify_all()
 
     def newer(self, camera: int, number: int) -> tuple[int, bytes] | None:
@@ -49,9 +58,10 @@ class Pictures:
         self._thread.join()
 
     def _work(self) -> None:
-        while (pictures := self._next()) is not None:
+        while (newest := self._next()) is not None:
+            pictures, files = newest
             made = {
-                camera: jpeg_of(pictures[name])
+                camera: shown_as(pictures[name], files.get(name, b""))
                 for camera, name in enumerate(self._cameras)
                 if name in pictures
             }
@@ -60,12 +70,19 @@ class Pictures:
                 self._jpegs = {c: (self._number, jpeg) for c, jpeg in made.items()}
             self._made()
 
-    def _next(self) -> Mapping[str, Picture] | None:
+    def _next(self) -> tuple[Mapping[str, Picture], Mapping[str, bytes]] | None:
         with self._changed:
             while self._newest is None and not self._closed:
                 self._changed.wait()
-            pictures, self._newest = self._newest, None
-            return None if self._closed else pictures
+            newest, self._newest = self._newest, None
+            return None if self._closed else newest
+
+
+def shown_as(picture: Picture, file: bytes) -> bytes:
+    """The camera's own ``file`` where that is small enough, else a JPEG of the picture."""
+    if file and picture.shape[1] <= WIDEST and len(file) <= LONGEST:
+        return file
+    return jpeg_of(picture)
 
 
 def jpeg_of(picture: Picture) -> bytes:

@@ -161,7 +161,7 @@ class PageServer:
             self._view, self._version = view, self._version + 1
             watched = bool(self._pages)
         if watched:
-            self._pictures.put(view.pictures)
+            self._pictures.put(view.pictures, view.jpegs)
             self._stir()
 
     def close(self) -> None:
@@ -263,7 +263,7 @@ class PageServer:
         self._stir_pages()
         if shown is not None:
             # Pictures are made for pages that are open: this one may be the first.
-            self._pictures.put(shown.pictures)
+            self._pictures.put(shown.pictures, shown.jpegs)
         page.sender = asyncio.create_task(self._send(page))
         try:
             async for text in connection:

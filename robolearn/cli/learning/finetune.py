@@ -72,7 +72,10 @@ class FinetuneArgs:
     executor: Literal["processes", "ray"] = "processes"
     # Ray cluster (auto, ray://HOST:10001); empty: Ray is started on this machine.
     address: str = ""
-    # Torch threads of the learner.
+    # Another machine that learns, ws://HOST:PORT of its 'robolearn serve RUN --learn OUT' (with its
+    # token in ROBOLEARN_TOKEN); left out: this one (docs/practice.md).
+    learner: str = ""
+    # Torch threads of the learner on this machine.
     threads: int = 1
     # With --robot: whose task, time limit and instruction; its own starts are not practised on.
     suite: Path = Path("configs/eval/pusht.yaml")
@@ -185,6 +188,11 @@ def _practised(
     elif args.practised is not None:
         second = SecondStore(args.practised, practised=True)
     listener = PracticeListener(shown.on_round, shown.on_test)
+    elsewhere = None
+    if args.learner:
+        from robolearn.operations.practice.elsewhere.link import LearnerAddress
+
+        elsewhere = LearnerAddress(args.learner, os.environ.get("ROBOLEARN_TOKEN", ""))
     if args.robot is None:
         return finetune(
             experiment,
@@ -196,6 +204,7 @@ def _practised(
             takeover=args.takeover,
             judge=args.judge,
             actors=Actors(args.actors, args.executor, args.address),
+            elsewhere=elsewhere,
             threads=args.threads,
             resume=args.resume,
             listener=listener,
@@ -232,6 +241,7 @@ def _practised(
         args.out,
         TerminalOperator(yes=args.yes, quiet=args.json),
         second=second,
+        elsewhere=elsewhere,
         threads=args.threads,
         resume=args.resume,
         listener=listener,

@@ -38,16 +38,16 @@ _COLUMNS: tuple[tuple[str, type[Any] | None], ...] = (
 _SOURCE = 3
 # Of what was sent: numbers, times, and the values of every action.
 _SentRow = tuple[NDArray[Any], ...]
-# Samples of a tick, and a shown one: which tick, times, values, validity.
-_Drained = tuple[int, NDArray[np.int64], AnyArray, NDArray[np.bool_]]
-_Shown = tuple[int, int, AnyArray]
+# Samples of a tick, and a shown one: which tick, times, values, validity, files of pictures.
+_Drained = tuple[int, NDArray[np.int64], AnyArray, NDArray[np.bool_], tuple[bytes, ...]]
+_Shown = tuple[int, int, AnyArray, bytes]
 
 
 class EpisodeAssembler:
     """Collects the ticks of one episode; frames go to the draft's files at once."""
 
     def __init__(self, spec: EmbodimentSpec, draft: EpisodeDraft) -> None:
-        self._spec = spec
+        self._spec, self._draft = spec, draft
         self._streams = {s.name: _Stream(s, draft) for s in spec.signals}
         self._ticks: list[_Row] = []
         self._actions: dict[str, list[AnyArray]] = {a.name: [] for a in spec.actions}
@@ -126,7 +126,9 @@ class EpisodeAssembler:
             stream.settle()
         late = {n: s.late for n, s in self._streams.items() if s.late}
         unseen = [n for n, s in self._streams.items() if not s.times]
-        return {"late_samples": late, "signals_without_samples": unseen}
+        notes: dict[str, Any] = {"late_samples": late, "signals_without_samples": unseen}
+        kept = self._draft.kept_files
+        return notes | ({"frames_as_sent": kept} if kept else {})
 
     def finish(self, meta: EpisodeMeta) -> Episode:
         """The episode; values of frame signals are on disk and left empty here."""
@@ -173,12 +175,12 @@ class _Stream:
         """What a tick drained and showed."""
         tick = len(self._shown)
         if block is not None and len(block.t_ns):
-            self._drained.append((tick, block.t_ns, block.value, block.valid))
+            self._drained.append((tick, block.t_ns, block.value, block.valid, block.files))
         if shown is None:
             self._shown.append(tick_t_ns)
         else:
             self._shown.append(shown.t_ns)
-            self._seen.append((tick, shown.t_ns, shown.value))
+            self._seen.append((tick, shown.t_ns, shown.value, shown.file))
         if self._frames:
             self.settle()
 
@@ -190,18 +192,18 @@ class _Stream:
         shown, self._seen = self._seen, []
         if not blocks and not shown:
             return
-        lengths = [len(t_ns) for _, t_ns, _, _ in blocks]
+        lengths = [len(block[1]) for block in blocks]
         drained = sum(lengths)
         times = np.concatenate(
             [
-                *(t_ns for _, t_ns, _, _ in blocks),
-                np.array([t for _, t, _ in shown], dtype=np.int64),
+                *(block[1] for block in blocks),
+                np.array([one[1] for one in shown], dtype=np.int64),
             ]
         )
         ticks = np.concatenate(
             [
-                np.repeat(np.array([k for k, _, _, _ in blocks], dtype=np.int64), lengths),
-                np.array([k for k, _, _ in shown], dtype=np.int64),
+                np.repeat(np.array([block[0] for block in blocks], dtype=np.int64), lengths),
+                np.array([one[0] for one in shown], dtype=np.int64),
             ]
         )
         # Of a tick by time; a shown sample comes after the drained one of its time, which it is.
@@ -212,18 +214,19 @@ class _Stream:
         self.late += int(np.count_nonzero((ordered < before) & (order < drained)))
         rows = order[ordered > before]
         if len(rows):
-            self._append(times[rows], rows, blocks, [value for _, _, value in shown])
+            self._append(times[rows], rows, blocks, shown)
 
     def _append(
         self,
         times: NDArray[np.int64],
         rows: NDArray[np.int64],
         blocks: list[_Drained],
-        shown: list[AnyArray],
+        shown: list[_Shown],
     ) -> None:
         """The samples ``rows`` of all that were drained, followed by those that were shown."""
         valid = [*(block[3] for block in blocks), np.ones(len(shown), dtype=np.bool_)]
-        drained = sum(len(t_ns) for _, t_ns, _, _ in blocks)
+        drained = sum(len(block[1]) for block in blocks)
+        files = _files(blocks, shown, rows) if self._frames else ()
         put_in = rows[rows >= drained] - drained
         try:
             values: list[NDArray[Any]] = [block[2] for block in blocks]
@@ -231,9 +234,13 @@ class _Stream:
                 # Only those that are needed, which are few.
                 rows = rows.copy()
                 rows[rows >= drained] = drained + np.arange(len(put_in))
-                values.append(np.stack([np.asarray(shown[int(k)]) for k in put_in]))
+                values.append(np.stack([np.asarray(shown[int(k)][2]) for k in put_in]))
                 valid[-1] = valid[-1][: len(put_in)]
-            stacked = np.concatenate(values)[rows]
+            stacked = values[0]
+            # Pictures go to disk now, and most often they are all there: no copy is needed.
+            as_they_are = len(values) == 1 and np.array_equal(rows, np.arange(len(stacked)))
+            if not (self._frames and as_they_are):
+                stacked = np.concatenate(values)[rows]
         except ValueError as error:
             raise DataError(f"{self._spec.name}: samples of different shapes: {error}") from error
         if stacked.dtype.kind == "f" and np.dtype(self._spec.dtype).kind == "f":
@@ -241,7 +248,8 @@ class _Stream:
         self.times += times.tolist()
         self._valid.append(np.concatenate(valid)[rows])
         if self._frames:
-            self._draft.add_frames(self._spec, SampleBlock(times, stacked, self._valid[-1]))
+            taken = SampleBlock(times, stacked, self._valid[-1], files)
+            self._draft.add_frames(self._spec, taken)
         else:
             self._values.append(stacked)
 
@@ -276,3 +284,15 @@ class _Stream:
         """The row with exactly the shown capture time, else the newest before it."""
         times = np.array(self.times, dtype=np.int64)
         return sample_index(times, np.array(self._shown, dtype=np.int64), self._spec.name)
+
+
+def _files(
+    blocks: list[_Drained], shown: list[_Shown], rows: NDArray[np.int64]
+) -> tuple[bytes, ...]:
+    """Of the samples ``rows`` of all that were drained, followed by those that were shown."""
+    found: list[bytes] = []
+    for _, t_ns, _, _, files in blocks:
+        found += files or (b"",) * len(t_ns)
+    found += [one[3] for one in shown]
+    chosen = [found[row] for row in map(int, rows)]
+    return tuple(chosen) if any(chosen) else ()

@@ -63,7 +63,7 @@ class EpisodeDraft:
         check_samples(spec, block)
         self._statistics.add_frames(spec, block.value, block.valid)
         if self._codecs.get(spec.name, LOSSLESS).encodes:
-            self._encoder(spec).append(block.value, block.valid)
+            self._encoder(spec).append(block.value, block.valid, block.files)
             return
         writer = self._plain.get(spec.name)
         if writer is None:
@@ -85,6 +85,11 @@ class EpisodeDraft:
     def encoded_sizes(self, name: str) -> list[int]:
         """Bytes of every frame so far of a camera whose codec makes picture files."""
         return self._encoded[name].sizes if name in self._encoded else []
+
+    @property
+    def kept_files(self) -> dict[str, int]:
+        """Of every camera that compresses its own pictures: how many are stored as they came."""
+        return {name: w.kept for name, w in self._encoded.items() if w.kept}
 
     def _encoder(self, spec: SignalSpec) -> EncodedWriter:
         writer = self._encoded.get(spec.name)

@@ -47,18 +47,24 @@ FRAME_CODECS = "frame_codecs"
 JPEG_QUALITY = 95
 PNG_LEVEL = 1
 DECODE_THREADS = 4
+# Of JPEG: baseline frame, Huffman and quantization tables, restart interval, JFIF header, scan.
+_SOF0, _DHT, _DQT, _DRI, _APP0, _SOS = 0xC0, 0xC4, 0xDB, 0xDD, 0xE0, 0xDA
+_NEEDED = (_SOF0, _DHT, _DQT, _DRI, _APP0)
 CODECS = "zstd (lossless), png (lossless), jpeg or jpeg:QUALITY (1 to 100)"
 
 
 @dataclass(frozen=True, slots=True)
 class FrameCodec:
-    """How the frames of a camera are stored; ``quality`` is for JPEG alone."""
+    """How the frames of a camera are stored; ``quality`` is for JPEG alone. ``own``: frames that
+    the camera compressed itself stay as they are (nobody asked for a quality).
+    """
 
     name: Literal["zstd", "png", "jpeg"]
     quality: int = 0
+    own: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name}:{self.quality}" if self.quality else self.name
+        return f"{self.name}:{self.quality}" if self.quality and not self.own else self.name
 
     @property
     def encodes(self) -> bool:
@@ -81,6 +87,7 @@ class FrameCodec:
 
 
 LOSSLESS = FrameCodec("zstd")
+OWN_JPEG = FrameCodec("jpeg", JPEG_QUALITY, own=True)
 
 
 def parse_codec(text: str) -> FrameCodec:
@@ -89,10 +96,11 @@ def parse_codec(text: str) -> FrameCodec:
     if match is None or (match[2] is not None and match[1] != "jpeg"):
         raise DataError(f"unknown picture codec '{text}'; there is: {CODECS}")
     if match[1] == "jpeg":
-        quality = int(match[2] or JPEG_QUALITY)
-        if not 1 <= quality <= 100:
+        if match[2] is None:
+            return OWN_JPEG
+        if not 1 <= int(match[2]) <= 100:
             raise DataError(f"codec '{text}': the quality must be 1 to 100")
-        return FrameCodec("jpeg", quality)
+        return FrameCodec("jpeg", int(match[2]))
     return FrameCodec("png") if match[1] == "png" else LOSSLESS
 
 
@@ -104,7 +112,7 @@ def default_codec(spec: SignalSpec) -> FrameCodec:
         return LOSSLESS
     if spec.is_depth:
         return FrameCodec("png")
-    return FrameCodec("jpeg", JPEG_QUALITY) if _is_colour(spec) else LOSSLESS
+    return OWN_JPEG if _is_colour(spec) else LOSSLESS
 
 
 def camera_codecs(spec: EmbodimentSpec, chosen: Mapping[str, str]) -> dict[str, FrameCodec]:
@@ -141,6 +149,9 @@ class EncodedWriter:
         self, sink: FileSink, path: str, shape: tuple[int, ...], codec: FrameCodec
     ) -> None:
         self.sizes: list[int] = []
+        # Frames that are files of the camera's own.
+        self.kept = 0
+        self._shape = shape
         self._sink, self._path, self._codec = sink, path, codec
         about = {"codec": codec.name, "quality": codec.quality, "frame_shape": list(shape)}
         byte = np.dtype(np.uint8)
@@ -151,10 +162,18 @@ class EncodedWriter:
         """Frames so far."""
         return len(self.sizes)
 
-    def append(self, frames: AnyRows, valid: Flags) -> None:
-        """Encode ``frames [n, *shape]``; those that are not valid take no bytes."""
-        for frame, good in zip(frames, valid, strict=True):
-            self.append_encoded(self._codec.encode(frame) if good else b"")
+    def append(self, frames: AnyRows, valid: Flags, files: tuple[bytes, ...] = ()) -> None:
+        """Encode ``frames [n, *shape]``; those that are not valid take no bytes. ``files``: what
+        the frames were decoded of (:attr:`SampleBlock.files`), kept as it is where the codec says
+        so and every reader can read it.
+        """
+        for frame, good, file in zip(frames, valid, files or (b"",) * len(frames), strict=True):
+            own = bool(good) and self._codec.own and is_plain_jpeg(file, self._shape)
+            self.kept += own
+            if own:
+                self.append_encoded(file)
+            else:
+                self.append_encoded(self._codec.encode(frame) if good else b"")
 
     def append_encoded(self, data: bytes) -> None:
         """Add a frame that is a picture file already."""
@@ -248,6 +267,35 @@ def read_values(root: Place, base: str, files: Mapping[str, FileEntry]) -> AnyRo
         for index, block in enumerate(pool.map(stored.chunk, range(stored.chunks))):
             out[index * FRAME_ROWS : index * FRAME_ROWS + len(block)] = block
     return out
+
+
+def is_plain_jpeg(data: bytes, shape: tuple[int, ...]) -> bool:
+    """Whether a file of a camera's may stand for a frame ``[height, width, 3]``: a whole JPEG that
+    every reader shows alike, of this size and no longer than its pixels.
+
+    Looks at the headers (ITU-T T.81, B.1 and B.2) of what a decoder has accepted: baseline with
+    tables of its own, three components of 8 bits, no segment but those needed, so no rotation,
+    profile, thumbnail or comment of the camera's; ends where it says.
+    """
+    if len(shape) != 3 or not 4 < len(data) <= shape[0] * shape[1] * shape[2]:
+        return False
+    if data[:2] != b"\xff\xd8" or data[-2:] != b"\xff\xd9":
+        return False
+    at, tables, sized = 2, False, False
+    while at + 4 <= len(data) and data[at] == 0xFF:
+        marker, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
+        if marker == _SOS:
+            return tables and sized
+        if marker not in _NEEDED or length < 2:
+            return False
+        if marker == _SOF0:
+            high, wide = (int.from_bytes(data[at + k : at + k + 2], "big") for k in (5, 7))
+            if data[at + 4 : at + 5] != b"\x08" or (high, wide, data[at + 9]) != shape:
+                return False
+            sized = True
+        tables |= marker == _DHT
+        at += 2 + length
+    return False
 
 
 def pixel_type(shape: tuple[int, ...]) -> np.dtype[Any]:

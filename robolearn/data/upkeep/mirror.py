@@ -7,7 +7,7 @@ goes on where it ended, and a later one brings only what is new.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from robolearn.data.store.chunks import read_checked
@@ -51,12 +51,7 @@ def copy_store(
             f" 'robolearn data merge {source.path} --into {made.path}' adds the missing episodes"
         )
     fresh = want[len(have) :]
-    lost = sorted(purged(want) & {e.id for e in fresh})
-    if lost:
-        raise StoreError(
-            f"{source.path} has deleted {', '.join(lost)} for good, so its history cannot be"
-            f" copied; 'robolearn data merge {source.path} --into STORE' copies what is there"
-        )
+    require_whole(source, want, fresh)
     with made.writer() as writer:
         for entry in fresh:
             _copy(source, entry, writer, made)
@@ -80,17 +75,33 @@ def _open(source: EpisodeStore, target: Path | ObjectPath) -> EpisodeStore:
     return made
 
 
-def _copy(source: EpisodeStore, entry: LogEntry, writer: StoreWriter, made: EpisodeStore) -> None:
+def require_whole(source: EpisodeStore, log: Sequence[LogEntry], fresh: Sequence[LogEntry]) -> None:
+    """:class:`StoreError` where an episode of the ``fresh`` lines of ``log`` is there no more."""
+    lost = sorted(purged(log) & {e.id for e in fresh})
+    if lost:
+        raise StoreError(
+            f"{source.path} has deleted {', '.join(lost)} for good, so its history cannot be"
+            f" copied; 'robolearn data merge {source.path} --into STORE' copies what is there"
+        )
+
+
+def record_of(source: EpisodeStore, entry: LogEntry) -> tuple[bytes, Place]:
+    """The record of a line of the log, and the folder that holds it and its episode."""
     name = record_name(entry.id)
     moved = isinstance(source.path, Path) and entry.id in trashed(source.log())
     base: Place = source.path / TRASH if moved else source.path
     data = read_plain(base / name)
     if hashlib.sha256(data).hexdigest() != entry.files[name]:
         raise StoreCorruptError(f"{base / name} was altered; run 'robolearn data check'")
+    return data, base
+
+
+def _copy(source: EpisodeStore, entry: LogEntry, writer: StoreWriter, made: EpisodeStore) -> None:
+    data, base = record_of(source, entry)
     if not is_episode(entry.id):
         writer.commit_copy(entry, data, None)
         return
-    manifest = parse_manifest(data, base / name)
+    manifest = parse_manifest(data, base / record_name(entry.id))
     files = manifest.by_path()
     root = base / EPISODES / (manifest.folder or entry.id)
     if isinstance(root, Path) and isinstance(made.path, ObjectPath):

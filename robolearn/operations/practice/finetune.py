@@ -32,6 +32,11 @@ from robolearn.operations.builders import EnvBuilder, WorldInfo, env_builder
 from robolearn.operations.goals import world_for
 from robolearn.operations.practice.actors import ActorPlan, Flown, RoundTask
 from robolearn.operations.practice.correcting import require_person
+from robolearn.operations.practice.elsewhere.link import (
+    LearnerAddress,
+    learner_of,
+    second_of,
+)
 from robolearn.operations.practice.experiment import PracticeExperiment, require_buildable
 from robolearn.operations.practice.frame import (
     Books,
@@ -85,6 +90,7 @@ def finetune(
     takeover: str = "",
     judge: Path | None = None,
     actors: Actors = Actors(),
+    elsewhere: LearnerAddress | None = None,
     threads: int = 1,
     resume: bool = False,
     listener: PracticeListener = PracticeListener(),  # noqa: B008 (frozen)
@@ -94,8 +100,9 @@ def finetune(
     Episodes go into ``store``, which may hold others; ``second``: the store that a share of every
     batch comes from. ``takeover``: who takes over where the policy is lost (``scripted``: the
     task's expert). ``judge``: a classifier of pictures, which decides on success (``robolearn
-    success``). ``resume``: go on where a practice stopped, or reuse one that is
-    finished. Ctrl-C leaves what going on needs.
+    success``). ``elsewhere``: the machine that learns, where it is not this one; it has the second
+    store. ``resume``: go on where a practice stopped, or reuse one that is finished. Ctrl-C leaves
+    what going on needs.
 
     Errors: :class:`ConfigError`, :class:`SpecMismatchError` and :class:`CheckpointError` before
     anything is written; :class:`PracticeError` when there is nothing to learn from.
@@ -105,9 +112,11 @@ def finetune(
     judging = EpisodeJudge.of(judge, store)
     builders = tuple(_checked(world, parent, judging) for world in worlds)
     infos = tuple(b.info() for b in builders)
+    second = second_of(elsewhere, parent, second)
     _require_possible(experiment, parent, infos, second, takeover)
     hashes = [info.hash for info in infos]
-    identity = identity_of(experiment, parent, hashes, second, takeover, judging)
+    away = elsewhere is not None
+    identity = identity_of(experiment, parent, hashes, second, takeover, judging, elsewhere=away)
     standing = standing_of(out, identity, resume=resume)
     limits = limits_of(experiment)
     if standing.result is not None and is_over(standing, limits):
@@ -116,9 +125,16 @@ def finetune(
     with contextlib.ExitStack() as stack:
         books = Books.opened(stack, store, out, standing, parent.spec.execute)
         seed, practice = experiment.experiment.seed, experiment.practice
+        corrected = bool(takeover)
+        build, computed = learner_of(
+            elsewhere,
+            LearnerBuilder(experiment, run, store, out, second, threads, corrected),
+            parent,
+            standing.id,
+        )
         session = books.session(
             experiment,
-            LearnerBuilder(experiment, run, store, out, second, threads, corrected=bool(takeover)),
+            build,
             stack.enter_context(_Starts.of(builders, seed)),
             tuple(b.world for b in builders),
             listener,
@@ -132,6 +148,7 @@ def finetune(
                 practice.max_steps,
             ),
             judge=judging,
+            beside=computed,
         )
         plan = ActorPlan(
             builders,

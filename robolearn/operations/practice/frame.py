@@ -113,9 +113,11 @@ def identity_of(
     second: SecondStore | None,
     takeover: str = "",
     judge: EpisodeJudge | None = None,
+    *,
+    elsewhere: bool = False,
 ) -> dict[str, Any]:
     """What a practice that goes on has in common with the one before: all but its limits.
-    ``worlds``: hashes of where it practises.
+    ``worlds``: hashes of where it practises; ``elsewhere``: it is learned on another machine.
     """
     values = experiment.plain()
     values[SECTION] = {k: v for k, v in values[SECTION].items() if k not in LIMITS}
@@ -127,6 +129,7 @@ def identity_of(
     }
     found |= {"takeover": takeover} if takeover else {}
     found |= {} if judge is None else {"judge": judge.hash}
+    found |= {"elsewhere": True} if elsewhere else {}
     return found if second is None or not second.practised else found | {"practised": True}
 
 
@@ -171,6 +174,7 @@ def standing_of(out: Path, identity: dict[str, Any], *, resume: bool) -> Standin
             f"'{out}' holds a practice already; go on with resume, or choose another out"
         )
     lines = differences(identity, found.identity, "")
+    lines += [f"{k}: {v} before" for k, v in found.identity.items() if k not in identity]
     if lines:
         raise CheckpointError(
             f"'{out}' holds another practice; choose another out. Differences:"

@@ -49,6 +49,11 @@ from robolearn.operations.deploy.task import recorded_params, task_of
 from robolearn.operations.practice.beside import Hurry, LearnerProcess, LearningBeside, new_hurry
 from robolearn.operations.practice.cell_flights import CellFlights, Explorer
 from robolearn.operations.practice.correcting import SCRIPTED
+from robolearn.operations.practice.elsewhere.link import (
+    LearnerAddress,
+    LearnerElsewhere,
+    second_of,
+)
 from robolearn.operations.practice.experiment import PracticeExperiment, require_buildable
 from robolearn.operations.practice.frame import (
     Books,
@@ -116,6 +121,7 @@ def finetune_on_cell(
     operator: Operator,
     *,
     second: SecondStore | None = None,
+    elsewhere: LearnerAddress | None = None,
     threads: int = 1,
     resume: bool = False,
     listener: PracticeListener = PracticeListener(),  # noqa: B008 (frozen)
@@ -142,22 +148,34 @@ def finetune_on_cell(
             write=write,
         )
     chosen.cell.require_possible(operator)
+    second = second_of(elsewhere, parent, second)
     require_share(experiment, second, where.takeover.by)
     require_correctable(experiment, where.takeover.by)
     require_buildable(experiment.experiment, parent)
     judge = EpisodeJudge.of(where.judge, store)
     if judge is not None:
         judge.require_seen(cell_spec(chosen.config), str(where.robot))
-    identity = identity_of(experiment, parent, [chosen.hash], second, where.takeover.by, judge)
+    identity = identity_of(
+        experiment,
+        parent,
+        [chosen.hash],
+        second,
+        where.takeover.by,
+        judge,
+        elsewhere=elsewhere is not None,
+    )
     standing = standing_of(out, identity, resume=resume)
     limits = limits_of(experiment)
     if standing.result is not None and is_over(standing, limits):
         return dataclasses.replace(from_dict(FinetuneResult, standing.result), reused=True)
     standing = dataclasses.replace(standing, limits=limits, result=None)
-    learner = _Beside(
-        LearnerBuilder(
-            experiment, run, store, out, second, threads, corrected=bool(where.takeover.by)
-        )
+    build = LearnerBuilder(
+        experiment, run, store, out, second, threads, corrected=bool(where.takeover.by)
+    )
+    learner = (
+        _Beside(build)
+        if elsewhere is None
+        else LearnerElsewhere(elsewhere, build, parent.policy_hash, standing.id)
     )
     practice = _Practice(
         experiment, parent, chosen, store, out, operator, standing, listener, learner, judge
@@ -246,7 +264,7 @@ class _Practice:
     operator: Operator
     standing: Standing
     listener: PracticeListener
-    learner: _Beside
+    learner: _Beside | LearnerElsewhere
     judge: EpisodeJudge | None
 
     def run(self) -> FinetuneResult:

@@ -71,3 +71,21 @@ def test_pictures_keep_their_type():
     buffer.add(1, np.full((2, 2, 3), 7, np.uint8))
     assert buffer.newest().value.dtype == np.uint8
     assert buffer.drain().value.dtype == np.uint8
+
+
+def test_pictures_keep_the_files_that_they_came_in():
+    buffer = SignalBuffer(SignalSpec("top/image", (2, 2, 3), dtype="uint8"))
+    for k in range(4):
+        buffer.add(k, np.full((2, 2, 3), k, np.uint8), b"" if k == 1 else bytes([k]))
+        # Not newer: ignored with its file.
+        buffer.add(k, np.zeros((2, 2, 3), np.uint8), b"again")
+        if k == 2:
+            assert buffer.newest().file == b"\x02"
+    found = buffer.drain()
+    assert found.files == (b"\x00", b"", b"\x02")
+    assert [int(v.max()) for v in found.value] == [0, 1, 2]
+    assert buffer.newest().file == b"\x03"
+    assert buffer.drain().files == (b"\x03",)
+    buffer.add(5, np.zeros((2, 2, 3), np.uint8))
+    buffer.newest()
+    assert buffer.drain().files == ()

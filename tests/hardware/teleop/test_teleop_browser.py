@@ -434,6 +434,52 @@ def test_a_browser_that_is_closed_with_a_pad_held_lets_go(arm, browser):
     assert agent.note == "the device is away"
 
 
+def test_another_tab_in_front_stops_an_arm_whose_key_is_held(arm, browser):
+    tab = browser.tab()
+    tab.open(arm.url)
+    arm.show(view())
+    tab.wait_for("link.driving && !!link.view")
+    agent, pose = TeleopAgent(arm, ARM), np.array([0.0, 0.0, 0.2, 0.0, 1.0, 0.0, 0.0])
+    ticks = itertools.count()
+
+    def tick():
+        t_ns = next(ticks) * 50_000_000
+        seen = observation(t_ns, tool__pose=pose, gripper__width=np.full(1, 0.1))
+        pose[0] = agent.decide(seen, None).action["tool/xyz_yaw"][0]
+        return float(pose[0])
+
+    def drives():
+        """By the key; a page that a busy machine silenced must let go first."""
+        before = float(pose[0])
+        if tick() > before + 0.001:
+            return True
+        if not any(twist_of(arm) or [1.0]):
+            tab.hold("keyDown", "w")
+        elif agent.note == "let go of it first":
+            tab.hold("keyUp", "w")
+        return False
+
+    wait_until(lambda: twist_of(arm) == [0.0] * 6)
+    for _ in range(2):
+        wait_until(drives)
+        # The browser's own events, no test's: the key is not released anywhere that the page hears.
+        browser.cover()
+        wait_until(lambda: not arm.poll().clutch)
+        tick()
+        stays = tick()
+        assert [tick() for _ in range(3)] == [stays] * 3
+        assert not agent.engaged
+        tab.front()
+        tab.wait_for("!document.hidden && link.driving")
+        # Back in front, with the key still down: it was let go of, and drives nothing.
+        for _ in paced(10, 40):
+            assert tick() == stays
+            assert not any(twist_of(arm) or [0.0])
+        tab.hold("keyUp", "w")
+        tab.click(*tab.centre("#phase"))
+        wait_until(lambda: twist_of(arm) == [0.0] * 6)
+
+
 def test_a_tab_of_an_earlier_program_drives_nothing_and_says_so(tab):
     old = BrowserDevice(layout_of(Surroundings(spec=ARM)))
     with contextlib.closing(old):

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 import zarr
@@ -19,6 +20,7 @@ from robolearn.data.store.picture_codec import (
     StoredFrames,
     camera_codecs,
     default_codec,
+    is_plain_jpeg,
     open_values,
     parse_codec,
 )
@@ -168,7 +170,7 @@ def test_large_colour_pictures_are_jpeg_by_default_and_nothing_else() -> None:
         return str(default_codec(SignalSpec("a/image", shape, dtype="uint8")))
 
     assert codec(96, 96, 3) == "zstd"
-    assert codec(480, 640, 3) == "jpeg:95"
+    assert codec(480, 640, 3) == "jpeg"
     assert codec(480, 640, 1) == "zstd"
     assert camera_codecs(SPEC, {}) == {IMAGE: LOSSLESS}
 
@@ -194,3 +196,87 @@ def test_the_snippet_of_the_docs_reads_a_camera(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 19
     assert lines[4] == f"5 {IMAGE_SPEC.shape} uint8"
+
+
+def jpeg_of(picture: np.ndarray, *options: int) -> bytes:
+    done, data = cv2.imencode(".jpg", picture[..., ::-1], options)
+    assert done
+    return data.tobytes()
+
+
+def with_segment(data: bytes, marker: int, body: bytes) -> bytes:
+    """``data`` with one segment more, right after its start."""
+    return data[:2] + bytes([0xFF, marker]) + (len(body) + 2).to_bytes(2, "big") + body + data[2:]
+
+
+PLAIN = jpeg_of(gradient(0))
+ODD = {
+    "cut off": PLAIN[:-40],
+    "longer than it says": PLAIN + b"\0",
+    "nothing": b"",
+    "no scan": PLAIN[: PLAIN.index(b"\xff\xda")] + b"\xff\xd9",
+    "progressive": jpeg_of(gradient(0), cv2.IMWRITE_JPEG_PROGRESSIVE, 1),
+    "of one colour": cv2.imencode(".jpg", gradient(0)[..., 0])[1].tobytes(),
+    "of another size": jpeg_of(gradient(0)[:-8]),
+    "turned (Exif)": with_segment(PLAIN, 0xE1, b"Exif\0\0MM\0*\0\0\0\x08\0\0"),
+    "with a remark": with_segment(PLAIN, 0xFE, b"hello"),
+    "with a colour profile": with_segment(PLAIN, 0xE2, b"ICC_PROFILE\0\x01\x01"),
+    "longer than its pixels": with_segment(PLAIN, 0xE0, bytes(60000)),
+    "without tables": PLAIN.replace(b"\xff\xc4", b"\xff\xdd"),
+    "another file": b"\x89PNG\r\n\x1a\n" + bytes(100),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_an_odd_file_of_a_camera_is_not_kept(tmp_path: Path, what: str) -> None:
+    assert is_plain_jpeg(PLAIN, IMAGE_SPEC.shape)
+    assert not is_plain_jpeg(PLAIN, (*IMAGE_SPEC.shape, 1))
+    assert not is_plain_jpeg(ODD[what], IMAGE_SPEC.shape)
+    store, kept = filmed(tmp_path / "s", [PLAIN, ODD[what], PLAIN])
+    assert kept == 2
+    found = store.read("ep_000000").streams[IMAGE].value.astype(np.int16)
+    assert len(found) == 3
+    assert np.abs(found - gradient(0)).max() <= 8
+    assert check_store(store.path, deep=True).findings == ()
+
+
+def test_a_damaged_file_of_a_camera_never_spoils_a_store(tmp_path: Path) -> None:
+    rng, files, values = np.random.default_rng(0), list[bytes](), list[np.ndarray]()
+    for _ in range(300):
+        data = bytearray(PLAIN)
+        for at in rng.integers(0, len(data), rng.integers(1, 6)):
+            data[at] = rng.integers(0, 256)
+        # What a driver decodes, it hands on; what it cannot, it refuses.
+        image: Any = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), cv2.IMREAD_COLOR_RGB)
+        if image is not None and image.shape == IMAGE_SPEC.shape:
+            files.append(bytes(data))
+            values.append(image)
+    store, kept = filmed(tmp_path / "s", files, values)
+    assert 50 < kept <= len(files)
+    found = store.read("ep_000000").streams[IMAGE].value
+    for file, value, read in zip(files, values, found, strict=True):
+        if is_plain_jpeg(file, IMAGE_SPEC.shape):
+            np.testing.assert_array_equal(read, value)
+    assert check_store(store.path, deep=True).findings == ()
+
+
+def filmed(
+    path: Path, files: list[bytes], values: list[np.ndarray] | None = None
+) -> tuple[EpisodeStore, int]:
+    """A store with an episode of these frames, and how many were kept as they came."""
+    store = EpisodeStore.create(path)
+    values = values or [gradient(0)] * len(files)
+    with EpisodeRecorder(store, spec=SPEC, kind="rollout", codecs={IMAGE: "jpeg"}) as recorder:
+        recorder.on_start(HEADER)
+        for k, (file, value) in enumerate(zip(files, values, strict=True)):
+            made = make_tick(k)
+            t_ns = made.drained.signals[IMAGE].t_ns
+            shown = SampleBlock(t_ns, value[None], np.array([True]), (file,))
+            signals = dict(made.drained.signals) | {IMAGE: shown}
+            drained = SampleBatch(signals, made.drained.sent)
+            recorder.on_tick(
+                Tick(made.index, made.observation, made.command, drained, made.outcome)
+            )
+        recorder.on_end(END)
+    told = store.read("ep_000000").meta.provenance
+    return store, told["recorder"].get("frames_as_sent", {}).get(IMAGE, 0)
