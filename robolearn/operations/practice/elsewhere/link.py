@@ -99,8 +99,7 @@ def known(hello: Message, url: str) -> Message:
     """The first message of a learner; :class:`ConfigError` for anybody else's."""
     if hello.meta.get("kind") != "learner":
         raise ConfigError(
-            f"{url} is a server, but does not learn; start it with 'robolearn serve RUN --learn OUT"
-            " --store COPY'"
+            f"{url} is a server, but does not learn; name an 'out' to learn in where it is served"
         )
     return hello
 
@@ -152,8 +151,8 @@ def second_of(
         return second
     if second is not None:
         raise ConfigError(
-            f"demonstrations are read by the machine that learns: give '{second.path}' to"
-            " 'robolearn serve' there (--demonstrations, --practised)"
+            f"demonstrations are read by the machine that learns: name '{second.path}' to"
+            " 'robolearn serve' there"
         )
     return address.look(parent.policy_hash)
 
@@ -199,8 +198,8 @@ class RemoteLearner:
         if type(version) is not int or version <= before:
             raise PracticeError(
                 f"{self._url} handed over version {str(version)[:20]}, and {before} is here"
-                " already: its run is older than this one. Bring its --learn OUT back, or choose"
-                " another --out"
+                " already: its run is older than this one. Bring the folder that it learns in back,"
+                " or choose another out"
             )
         self._reached(self._fetch_run)
         # Weights of another run or version are refused here, not in the middle of a round.

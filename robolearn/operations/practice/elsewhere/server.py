@@ -165,7 +165,7 @@ class LearnerServer:
         elif not self._pupil.goes_on(asked):
             raise ConfigError(
                 "the machine that learns is at another practice; end that first (Ctrl-C), and serve"
-                " another --learn OUT and --store for a new one"
+                " a new one with an out and a store of its own"
             )
         return said("lines", {"lines": self._pupil.lines})
 
@@ -435,6 +435,6 @@ def _copied(folder: Path, identity: bytes) -> EpisodeStore:
     if read_plain(store.path / STORE_FILE) != identity:
         raise StoreError(
             f"'{folder}' on the machine that learns is another store, or a copy of another one than"
-            " that of the machine that drives; serve another --store"
+            " that of the machine that drives; name another store there"
         )
     return store
