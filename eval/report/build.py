@@ -187,10 +187,8 @@ def _paired_point(evaluation: EvaluationData) -> str:
             f" ({comparison.rule.words()}). {_standing(comparison, compared)}"
         )
     effect = compared.effects[0]
-    estimate = effect.success if by == "success" else effect.score
     return (
-        f"Start by start, “{effect.b}” minus “{effect.a}” in {world} is"
-        f" {counted(estimate, sign=True)} in {by}: {sentence(effect.words)}"
+        f"In {world}, start by start (n = {effect.n}): {sentence(effect.words)}"
         f" {_standing(comparison, compared)}"
     )
 

@@ -188,9 +188,9 @@ def _changed(rows: Sequence[Result]) -> str:
         mine = [r for r in rows if r.policy == policy]
         total, took = sum(r.chunks for r in mine), sum(r.changed or 0 for r in mine)
         body += paragraph(
-            f"“{policy}” was trained by offline reinforcement learning: a critic looks at several"
-            " proposals and takes the one that it expects most of. It took another than the first"
-            f" proposal in {took} of {total} chunks of actions ({percent(took / max(1, total))})."
+            f"In “{policy}” a critic looks at several proposals and takes the one that it expects"
+            f" most of. It took another than the first proposal in {took} of {total} chunks of"
+            f" actions ({percent(took / max(1, total))})."
             " What that is worth is its difference from the policy that proposes, start by start,"
             " whether it is positive, zero or negative."
         )

@@ -248,7 +248,7 @@ def critic_curves(run: RunFacts) -> str:
         " Values of runs with other settings mean nothing beside each other.",
     ) + paragraph(
         f"Diagnosis of the critic of “{run.name}”: {diagnosis.verdict}. "
-        + " ".join(sentence(words) for words in diagnosis.words)
+        + " ".join(sentence(words[:1].upper() + words[1:]) for words in diagnosis.words)
     )
 
 
