@@ -75,6 +75,7 @@ class Algorithm:
 
 ALGORITHMS = {
     "re-ranking": Algorithm("idql"),
+    "residual": Algorithm("residual"),
     "filtered BC": Algorithm("filtered_bc"),
     "DSRL": Algorithm("dsrl"),
     "RLPD": Algorithm("rlpd", demonstrations=0.5),

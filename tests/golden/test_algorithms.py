@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from policies.critics.denoising.gate import GateConfig
 from policies.nets.bisimulation import BisimulationConfig
+from policies.online_rl.smooth import SmoothConfig
 from policies.registry import POLICIES, load_policy
 from robolearn.contracts import Policy
 from robolearn.training.loop import FitConfig
@@ -32,6 +34,15 @@ RECORDED: dict[str, Any] = {
     "candidates": 4,
     "margin": 0.02,
 }
+# Algorithms of practice that are a switch of another one.
+SWITCHES: dict[str, tuple[str, dict[str, Any]]] = {
+    "reinflow-gate": ("reinflow", {"gate": GateConfig(every=1, critics_first=1)}),
+    "dppo-gate": ("dppo", {"gate": GateConfig(every=1, critics_first=1)}),
+    "sac-smooth": ("sac", {"smooth": SmoothConfig()}),
+    "cql-calibrated": ("cql", {"calibrated": True}),
+    "residual-sac": ("residual", {"kind": "sac"}),
+    "adversarial-constant": ("adversarial", {"kind": "constant"}),
+}
 GUIDANCE = ("jacobian", "identity", "hard")
 
 
@@ -51,6 +62,14 @@ def test_critics_of_the_behaviour_that_was_recorded(tmp_path: Path, golden: Gold
     family = Family(tmp_path)
     run = family.run("idql", fit=FIT, **RECORDED)
     golden.check("algorithms/idql-expectile", told(run, family), rtol=RTOL, rests_on=RESTS_ON)
+
+
+@pytest.mark.parametrize("switch", sorted(SWITCHES))
+def test_switches_of_practice(switch: str, tmp_path: Path, golden: Golden) -> None:
+    name, settings = SWITCHES[switch]
+    family = Family(tmp_path)
+    run = family.run(name, fit=FIT, **settings)
+    golden.check(f"algorithms/{switch}", told(run, family), rtol=RTOL, rests_on=RESTS_ON)
 
 
 def test_histories_apart_by_bisimulation(tmp_path: Path, golden: Golden) -> None:

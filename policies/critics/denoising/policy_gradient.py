@@ -14,7 +14,7 @@ What is learned from are decisions of the newest version alone, in passes over t
 never again. A decision is made again from what its episode says (version, seed), so that nothing
 else is recorded; advantages are by the values of the moment, once per pass. Before anything of its
 own was flown (the warm-up; also ``robolearn train``, on recordings) values alone are learned, by
-one step: R + g^s m V(o').
+one step: R + g^s m V(o'); with a ``gate`` the policy, too (``gate.py``).
 
 The density is that of the actions that are executed, as DPPO has it. A time limit ends a recording
 without a last observation: the decision before it counts, and is followed by what the last one is
@@ -24,6 +24,7 @@ worth.
 from __future__ import annotations
 
 import copy
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -37,7 +38,9 @@ from policies.chunks.policy import ChunkPolicy, ChunkSampler
 from policies.chunks.student import student_of, with_weights
 from policies.critics.actor_critic import mlp
 from policies.critics.bounds import require_bounded_rewards
+from policies.critics.chunk_critic import ChunkCritic, CriticConfig
 from policies.critics.denoising.chain import Chain
+from policies.critics.denoising.gate import Gate, GateConfig
 from policies.critics.observed import ObservedFeatures
 from policies.critics.parent import inner_policy, judged_policy, kept_parent
 from policies.nets.encoder import FocusConfig
@@ -121,6 +124,8 @@ class PolicyGradientConfig:
     focus: FocusConfig | None = None
     # The encoder of cameras of the values, where the task space has some.
     picture: PictureConfig = field(default_factory=PictureConfig)
+    # Learn from recordings, too, where off-policy evaluation rises (Uni-O4); null: values alone.
+    gate: GateConfig | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.stride <= self.horizon:
@@ -164,7 +169,8 @@ class PolicyGradientConfig:
         return {
             "lanes": 64,
             "parent_share": 0.125,
-            "critic_updates": 1000,
+            # Those of a gate are all that is learned from the warm-up.
+            "critic_updates": 1000 if self.gate is None else 4000,
             "updates_per_decision": self.passes / self.batch_size,
         }
 
@@ -178,6 +184,13 @@ class PolicyGradientConfig:
         student = student_of(parent, space, REMEDY)
         self.chain(student.ema, str(parent.path))
         return self.algorithm()(self, student, stats)
+
+    def critic(self, members: int, spec: PolicySpec, stats: DatasetStats) -> ChunkCritic:
+        """Untrained critics of what is executed, as large as the values."""
+        size = CriticConfig(
+            members, self.width, self.depth, self.relative, self.focus, self.picture
+        )
+        return ChunkCritic(size, spec, stats, self.stride)
 
     def load(self, run: Run) -> Policy:
         """The parent with the weights of ``run``, without noise: a policy of its kind."""
@@ -219,6 +232,10 @@ class PolicyGradient(Algorithm, Generic[ConfigT]):
         # The averaged weights are what the parent acts by.
         self.chain = config.chain(student.ema.requires_grad_(), "parent")
         self.value = Values(config, student.spec, stats)
+        self.gate: Gate | None = None
+        if config.gate is not None:
+            critic = config.critic(config.gate.members, student.spec, stats)
+            self.gate = Gate(config.gate, critic, config.bounds, self.chain)
         # Apart from what is trained and kept.
         self.__dict__["parent"] = copy.deepcopy(student.ema).requires_grad_(requires_grad=False)
         self.parent: ChunkSampler
@@ -234,18 +251,23 @@ class PolicyGradient(Algorithm, Generic[ConfigT]):
         return densities[:, :, : self.config.stride].mean(dim=(2, 3))
 
     def groups(self) -> Mapping[str, ParamGroup]:
-        """``policy`` and ``value``."""
+        """``policy`` and ``value``, and ``critic`` of a gate."""
         c = self.config
         own = tuple(p for p in self.chain.parameters() if p.requires_grad)
+        gate = {} if self.gate is None else {"critic": self.gate.learned()}
+        judging = {
+            name: ParamGroup(found, c.lr, c.weight_decay, schedule=c.schedule)
+            for name, found in {"value": tuple(self.value.parameters()), **gate}.items()
+        }
         return {
             "policy": ParamGroup(own, c.actor_lr, 0.0, schedule=c.schedule),
-            "value": ParamGroup(
-                tuple(self.value.parameters()), c.lr, c.weight_decay, schedule=c.schedule
-            ),
+            **judging,
         }
 
-    def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
-        """Values, and the chain where decisions of its own are shown."""
+    def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
+        """Values, and the chain where decisions of its own are shown; a gate learns from others."""
+        if self.gate is not None and batch.chain is None:
+            return self.recorded(self.gate, batch, step, rng)
         value = self.value(batch.observations)
         wanted = self.worth(batch)
         found = Losses(
@@ -256,6 +278,36 @@ class PolicyGradient(Algorithm, Generic[ConfigT]):
             return found
         policy = self.policy_loss(batch, rng)
         return Losses({**found.by_group, **policy.by_group}, {**found.metrics, **policy.metrics})
+
+    def recorded(self, gate: Gate, batch: Batch, step: int, rng: torch.Generator) -> Losses:
+        """Of recordings: values and critics, and the chain by decisions that the kept policy would
+        have taken there.
+        """
+        gate.look(self.chain, batch.observations, rng)
+        found = gate.losses(batch, self.value)
+        figures: dict[str, Scalar] = {
+            "gate_risen": gate.risen.float(),
+            "gate_looks": gate.looks.float(),
+        }
+        if step < gate.config.critics_first:
+            return Losses(found, figures)
+        policy = self.policy_loss(self.imagined(gate, batch, rng), rng)
+        return Losses({**found, **policy.by_group}, {**figures, **policy.metrics})
+
+    @torch.no_grad()
+    def imagined(self, gate: Gate, batch: Batch, rng: torch.Generator) -> Batch:
+        """A decision of the kept policy at every row, and its advantage by the gate's critics."""
+        kept, shown = gate.kept, batch.observations
+        shape = (len(batch.actions), kept.draws, kept.horizon, kept.action_size)
+        context = kept.context(shown)
+        chain = kept.run(randn(torch.empty(shape, device=kept.device), rng), context)
+        actions = kept.codec.decode(chain[:, -1], shown)
+        return dataclasses.replace(
+            batch,
+            chain=chain,
+            chain_log_prob=self.log_prob(kept.density(chain, context)[0]),
+            advantage=gate.worth(actions, shown) - gate.held(self.value(shown)),
+        )
 
     @torch.no_grad()
     def worth(self, batch: Batch) -> Rows:
@@ -335,13 +387,20 @@ class PolicyGradient(Algorithm, Generic[ConfigT]):
         bounds, value = self.config.bounds, self.value(observations)
         return value if bounds is None else value.clamp(*bounds)
 
-    def after_update(self, step: int, updated: frozenset[str]) -> None:
-        """Nothing follows slowly: what is flown next is what was learned."""
+    def after_update(self, step: int, updated: frozenset[str]) -> None:  # noqa: ARG002
+        """Nothing follows slowly, but a gate's critics: what flies next is what was learned."""
+        if self.gate is not None:
+            self.gate.after_update(self.chain, updated)
+
+    @property
+    def flies(self) -> Chain:
+        """What a gate has kept; without one, what is learned."""
+        return self.chain if self.gate is None else self.gate.kept
 
     def policy(self) -> Policy:
         """The parent's sampler with what was learned, without noise."""
-        return self._deployed(self.chain.model, self.spec)
+        return self._deployed(self.flies.model, self.spec)
 
     def policy_weights(self) -> Weights:
-        """Those of the chain, and the values."""
-        return nn.ModuleDict({"chain": self.chain, "value": self.value}).state_dict()
+        """Those of the chain that flies, and the values."""
+        return nn.ModuleDict({"chain": self.flies, "value": self.value}).state_dict()
