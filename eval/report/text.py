@@ -18,7 +18,7 @@ REASON_WORDS: Mapping[str, str] = {
     "time_limit": "time was up",
     "physics_diverged": "simulation became unstable",
     "judged_failed": "judged not successful",
-    "not_finite": "progress was not a number",
+    "not_finite": "a signal or the progress was not a number",
     "worker_crashed": "computing process died twice",
     "safety_stop": "the supervisor stopped the robot",
     "dropped": "an object was dropped",

@@ -13,7 +13,7 @@ from robolearn.agents.replay import WrappedAgent
 from robolearn.contracts import Agent, Env, Inference
 from robolearn.errors import ConfigError, PhysicsDivergedError
 from robolearn.region import Region
-from robolearn.shapes import Picture
+from robolearn.shapes import AnyArray, Picture
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import (
     Capabilities,
@@ -48,8 +48,8 @@ class RenderingEnv(Env, Protocol):
 
 
 class GuardedEnv:
-    """Turns :class:`PhysicsDivergedError`, and outcomes that are not finite, into a terminal
-    outcome with a reason of its own.
+    """Turns :class:`PhysicsDivergedError`, and signals and outcomes that are not finite, into a
+    terminal outcome with a reason of its own; of a signal its name is the outcome's ``trouble``.
 
     Otherwise one unstable episode would take the whole batch with it, and could not be told from
     a failure of the policy.
@@ -57,7 +57,8 @@ class GuardedEnv:
 
     def __init__(self, env: Env) -> None:
         self.env = env
-        self._trouble = ""
+        # Why the episode ends, and the signal that it ends for.
+        self._trouble = self._signal = ""
         self._last = Outcome(False, 0.0, 0.0)
 
     @property
@@ -72,7 +73,8 @@ class GuardedEnv:
 
     def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
         """Start afresh; an earlier divergence is forgotten."""
-        self._trouble, self._last = "", Outcome(False, 0.0, 0.0)
+        self._trouble = self._signal = ""
+        self._last = Outcome(False, 0.0, 0.0)
         return self.env.reset(condition, rng)
 
     def now_ns(self) -> int:
@@ -80,8 +82,28 @@ class GuardedEnv:
         return self.env.now_ns()
 
     def observe(self) -> Observation:
-        """As the wrapped env."""
-        return self.env.observe()
+        """As the wrapped env; where a signal is not finite the episode ends with this tick, whose
+        request, in one batch with others, gets 0 for such numbers.
+        """
+        seen = self.env.observe()
+        bad = next((name for name, s in seen.samples.items() if not _is_finite(s.value)), None)
+        if bad is None:
+            return seen
+        if not self._trouble:
+            log.warning(
+                "world '%s': signal '%s' is not finite: %s; the episode ends here",
+                self.spec.name,
+                bad,
+                np.array2string(seen.value(bad), threshold=8, precision=4),
+            )
+            self._trouble, self._signal = NOT_FINITE, bad
+        samples = {
+            name: s
+            if _is_finite(s.value)
+            else dataclasses.replace(s, value=np.nan_to_num(s.value, posinf=0.0, neginf=0.0))
+            for name, s in seen.samples.items()
+        }
+        return dataclasses.replace(seen, samples=samples)
 
     def apply(self, command: Command) -> None:
         """As the wrapped env."""
@@ -119,6 +141,7 @@ class GuardedEnv:
                 terminal=True,
                 reason=self._trouble,
                 metrics=self._last.metrics,
+                trouble=self._signal,
             )
         self._last = now
         return now
@@ -126,6 +149,14 @@ class GuardedEnv:
     def close(self) -> None:
         """Close the wrapped env."""
         self.env.close()
+
+
+def _is_finite(value: AnyArray) -> bool:
+    """Whether all its numbers are; one product is cheaper than a look at each."""
+    if value.dtype.kind != "f":
+        return True
+    flat = value.ravel()
+    return math.isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())
 
 
 class InstructedAgent(WrappedAgent):

@@ -36,7 +36,7 @@ from robolearn.data.reading.cache import cached
 from robolearn.data.reading.growing import GrowingEpisodes
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import CheckpointError, ConfigError, DataError, TrainingError
-from robolearn.learning import Batch, Proposing, Weights
+from robolearn.learning import Algorithm, Batch, Proposing, Weights
 from robolearn.machine.memory import reuse_memory
 from robolearn.seeding import child_seed
 from robolearn.spec import TaskSpace
@@ -80,6 +80,8 @@ log = logging.getLogger(__name__)
 ROWS = "rows"
 LEARNED = "learner"
 """What a checkpoint calls what it says of the learner, besides what every one says."""
+DRIFT = "practice/drift"
+"""How far the policy's answers are from its parent's."""
 LAST_VERSIONS = 8
 """Versions that are kept beside those that somebody asked to keep: actors may be some behind."""
 
@@ -108,7 +110,8 @@ class Learner:
     ``demonstrations``: episodes that ``share`` of every batch is drawn from; ``corrected``: also
     from what people did who took over, as far as they did. ``plain``: what
     config.yaml says, where that is more than the experiment. ``resume``: go on with what
-    ``run_dir`` holds. ``taken``: all that was taken in.
+    ``run_dir`` holds. ``drift``: says how far an algorithm's policy is from the parent's, on a
+    batch. ``taken``: all that was taken in.
 
     Errors: :class:`SpecMismatchError` for a store of another task space than the parent's;
     :class:`DataError` where it has no episodes yet, or lost some; :class:`ConfigError` for what
@@ -129,6 +132,7 @@ class Learner:
         threads: int = 1,
         resume: bool = False,
         plain: Mapping[str, Any] | None = None,
+        drift: Callable[[Algorithm, Batch], float | None] | None = None,
     ) -> None:
         if demonstrations is None and share and not corrected:
             raise ConfigError(f"a share of {share:g} of every batch needs demonstrations")
@@ -137,6 +141,7 @@ class Learner:
         require_same_representation(experiment, parent)
         self.run_dir, self._parent, self._threads = run_dir, parent, threads
         self._demonstrations, self._corrected = demonstrations, corrected
+        self._drift = drift
         self.taken = Taken()
         self._version, self._handed_over, self._calls = 0, -1, 0
         self._kept: set[int] = set()
@@ -337,7 +342,8 @@ class Learner:
         clock.data_seconds += trainer.feed.waited_s - waited_s
         every, self._calls = self._experiment.fit.diagnose_every, self._calls + 1
         if every and self._calls % every == 0:
-            trainer.meter.put(self._diagnosed())
+            drift = self.drift()
+            trainer.meter.put({**self._diagnosed(), **({} if drift is None else {DRIFT: drift})})
         return trainer.meter.flush()
 
     def _diagnosed(self) -> Mapping[str, float]:
@@ -348,6 +354,19 @@ class Learner:
         figures = probe.figures()
         clock.diagnosis_seconds += probe.seconds
         return figures
+
+    def drift(self) -> float | None:
+        """How far what is learned answers from its parent, on a batch of what is there now; None:
+        that cannot be said. Neither learning nor its random numbers notice it.
+        """
+        if self._drift is None:
+            return None
+        kept = torch.random.get_rng_state()
+        self.algorithm.eval()
+        found = self._drift(self.algorithm, self._batches.batch(0))
+        self.algorithm.train()
+        torch.random.set_rng_state(kept)
+        return found
 
     def hand_over(self) -> int:
         """Write what is learned as a new version; returns its number.

@@ -19,6 +19,7 @@ import functools
 import logging
 import os
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ from robolearn.data.episode import Episode
 from robolearn.data.insight.effort import Effort, effort_of
 from robolearn.data.recording.recorder import DraftRecorder
 from robolearn.data.store.drafts import Drafts, PreparedEpisode
-from robolearn.errors import ConfigError
+from robolearn.errors import ConfigError, DataError
 from robolearn.inference.local import BatchedInference
 from robolearn.operations.builders import EnvBuilder
 from robolearn.operations.practice.correcting import corrected_by_expert
@@ -51,6 +52,9 @@ log = logging.getLogger(__name__)
 
 BROKEN = (PHYSICS_DIVERGED, NOT_FINITE)
 """Reasons of episodes that teach nothing: they are not recorded."""
+UNSOUND = "unsound"
+"""Reason of an episode whose recording does not hold together (a sample between two ticks that is
+not finite, a time that goes backwards), which shows at its end: it is not kept, either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,12 @@ class RoundTask:
         if self.version is None and "explorer" in self.drivers:
             raise ConfigError("an explorer needs a version; there is none yet")
 
+    def words(self, flown: Flown, worlds: Sequence[str]) -> str:
+        """Which of its episodes ``flown`` is, and how it ended; ``worlds``: their names."""
+        where = f"from start {self.starts[flown.number - self.first]} in '{worlds[self.world]}'"
+        why = f"{flown.reason} ({flown.trouble})" if flown.trouble else flown.reason
+        return f"episode {flown.number} of practice, {where}, ended as {why}"
+
 
 @dataclass(frozen=True, slots=True)
 class Flown:
@@ -97,6 +107,7 @@ class Flown:
     decisions: int
     reason: str
     prepared: PreparedEpisode | None
+    trouble: str = ""
     # The process that it was flown in, and the computing that took: its share of the round [s].
     pid: int = 0
     cpu_seconds: float = 0.0
@@ -194,7 +205,7 @@ class RoundRunner:
                     env_name=spec.name,
                     instruction=self._plan.instruction,
                 )
-                prepared = [recorder.prepared() for recorder in recorders]
+                kept = [recorder.prepared() for recorder in recorders]
             except BaseException:
                 for recorder in recorders:
                     recorder.drop()
@@ -202,7 +213,7 @@ class RoundRunner:
         spent = (time.process_time() - begun) / len(results)
         return tuple(
             dataclasses.replace(
-                _flown(task, lane, result, inferences[task.drivers[lane]], prepared[lane]),
+                _flown(task, lane, result, inferences[task.drivers[lane]], kept[lane]),
                 pid=os.getpid(),
                 cpu_seconds=spent,
                 effort=recorders[lane].effort,
@@ -297,9 +308,16 @@ class _LaneRecorder:
     def _see(self, episode: Episode) -> None:
         self.effort = effort_of(episode)
 
-    def prepared(self) -> PreparedEpisode | None:
-        """Wait for the finished episode; None where there is none to keep."""
-        return None if self._future is None else self._future.result()
+    def prepared(self) -> PreparedEpisode | str | None:
+        """Wait for the finished episode; None where there is none to keep, and what is wrong with a
+        recording that does not hold together: other lanes are none the worse for it.
+        """
+        if self._future is None:
+            return None
+        try:
+            return self._future.result()
+        except DataError as error:
+            return str(error)
 
     def drop(self) -> None:
         """Leave nothing of a round that failed."""
@@ -313,18 +331,20 @@ def _flown(
     lane: int,
     result: EpisodeResult,
     inference: CountingInference,
-    prepared: PreparedEpisode | None,
+    kept: PreparedEpisode | str | None,
 ) -> Flown:
-    driver = task.drivers[lane]
+    driver, outcome = task.drivers[lane], result.outcome
+    unsound = isinstance(kept, str)
     return Flown(
         number=task.first + lane,
         driver=driver,
         version=task.version if driver == "explorer" else None,
         world=task.world,
-        success=result.outcome.success,
+        success=outcome.success,
         score=min(1.0, max(0.0, result.score)),
         steps=result.steps,
         decisions=inference.chunks.get(lane, 0),
-        reason=result.outcome.reason,
-        prepared=prepared,
+        reason=UNSOUND if unsound else outcome.reason,
+        prepared=None if unsound else kept,
+        trouble=kept if unsound else outcome.trouble,
     )

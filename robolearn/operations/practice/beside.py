@@ -99,6 +99,11 @@ class LearnerProcess:
         found: Mapping[str, float] = self._asked("update", count)
         return found
 
+    def drift(self) -> float | None:
+        """See :class:`Learner`."""
+        found: float | None = self._asked("drift")
+        return found
+
     def hand_over(self) -> int:
         """See :class:`Learner`."""
         found: int = self._asked("hand_over")

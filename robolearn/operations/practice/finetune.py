@@ -27,7 +27,7 @@ from eval.trials.executors import Done, run_in_process, run_in_workers
 from eval.trials.ray_executor import run_on_ray
 from eval.trials.rollouts import ExecutorName
 from robolearn.config import from_dict
-from robolearn.errors import ConfigError, RobolearnError
+from robolearn.errors import ConfigError, InferenceError, RobolearnError
 from robolearn.operations.builders import EnvBuilder, WorldInfo, env_builder
 from robolearn.operations.goals import world_for
 from robolearn.operations.practice.actors import ActorPlan, Flown, RoundTask
@@ -163,6 +163,9 @@ def finetune(
         try:
             for done in _driven(plan, session.tasks(), actors):
                 session.took(done.task, done.result)
+        except InferenceError as error:
+            if not session.failed(error):
+                raise
         except BaseException:
             session.rescue()
             raise

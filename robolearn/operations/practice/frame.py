@@ -26,6 +26,7 @@ from robolearn.operations.practice.listener import PracticeListener
 from robolearn.operations.practice.records import Standing, read_standing, write_standing
 from robolearn.operations.practice.session import Learning, Session, never, nothing
 from robolearn.operations.practice.validation import Validation
+from robolearn.operations.practice.watch import Drift
 from robolearn.training.learner import Learner
 from robolearn.training.log import Journal
 from robolearn.training.run_directory import Run, load_run
@@ -38,6 +39,7 @@ LIMITS = (
     "budget_minutes",
     "max_stops",
     "disk_gib",
+    "max_drift",
 )
 """What may change when a practice goes on."""
 
@@ -101,6 +103,7 @@ class LearnerBuilder:
             share=self.experiment.practice.demonstrations,
             corrected=self.corrected,
             threads=self.threads,
+            drift=Drift.off(parent),
             # That nothing is overwritten has been seen to.
             resume=True,
         )

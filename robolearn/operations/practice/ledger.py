@@ -50,10 +50,12 @@ def by_person(flights: Sequence[Flight]) -> float:
 
 def pairs(flights: Sequence[Flight]) -> list[tuple[bool, bool]]:
     """Whether the parent and the explorer succeeded without a person, of every start that both of
-    them had.
+    them had and were seen at.
     """
     found: dict[int, dict[Driver, bool]] = {}
     for flight in flights:
+        if flight.unseen:
+            continue
         found.setdefault(flight.start, {})[flight.driver] = flight.unaided
     return [(p["parent"], p["explorer"]) for p in found.values() if len(p) == len(BOTH)]
 

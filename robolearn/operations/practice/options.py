@@ -41,6 +41,10 @@ class PracticeConfig:
     # Pairs of episodes after which a policy that is as good as its parent may once be taken for a
     # worse one: the larger, the later practice that harms is stopped.
     false_alarm: int = 10_000
+    # A policy whose answers are further from its parent's than so many times the parent's own to
+    # unrelated observations is tested at once, and practice ends if the parent does better; null:
+    # that is not watched. Of what begins as its parent; looked at every fit.diagnose_every rounds.
+    max_drift: float | None = 1.0
     # On a cell: it ends after so many stops of its supervisor since it was started.
     max_stops: int = 3
     # Ends before the free room on the store's disk falls below this [GiB].
@@ -72,7 +76,7 @@ class PracticeConfig:
                 "practice.updates_per_decision and practice.disk_gib must be at least 0, got"
                 f" {self.updates_per_decision} and {self.disk_gib}"
             )
-        for name in ("max_minutes", "max_cpu_minutes", "budget_minutes"):
+        for name in ("max_minutes", "max_cpu_minutes", "budget_minutes", "max_drift"):
             limit = getattr(self, name)
             if limit is not None and not limit > 0:
                 raise ConfigError(f"practice.{name} must be positive, got {limit}")

@@ -26,8 +26,8 @@ LINES, STANDING = "practice.jsonl", "practice.json"
 @dataclass(frozen=True, slots=True)
 class Flight:
     """One episode of a practice: its ``number`` in the practice, from 0; its ``id`` in the store
-    (empty: not recorded, as its physics broke down); the ``start`` that it began at; who drove, of
-    which ``version`` (None: the parent).
+    (empty: not kept, as its physics or a signal broke down); the ``start`` that it began at; who
+    drove, of which ``version`` (None: the parent).
     """
 
     number: int
@@ -46,6 +46,13 @@ class Flight:
     # What it cost the arm and the person; how often the arm was sent.
     effort: Effort = Effort()  # noqa: RUF009 (frozen)
     moves: int = 1
+    # Which signal was not finite, or what was wrong with its recording; a task's own last trouble.
+    trouble: str = ""
+
+    @property
+    def unseen(self) -> bool:
+        """Whether a signal broke down, which tells nothing of who drove."""
+        return not self.id and bool(self.trouble)
 
     @property
     def unaided(self) -> bool:
@@ -82,6 +89,16 @@ class VersionTest:
 
 
 @dataclass(frozen=True, slots=True)
+class DriftStanding:
+    """How far what is learned is from its parent (``watch.py``): when it began (None: nobody could
+    say), and the most that a test has found harmless.
+    """
+
+    begun: float | None = None
+    cleared: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """Where a practice stands, apart from its episodes and the learner's own state."""
 
@@ -100,6 +117,7 @@ class Standing:
     tests: tuple[VersionTest, ...] = ()
     # Of the watch (eval/statistics/detector.py).
     watch: tuple[float, ...] = ()
+    drift: DriftStanding = DriftStanding()
     rounds: int = 0
     # Stops of the supervisor; of a cell.
     stops: int = 0

@@ -5,7 +5,7 @@
         '-----------------------------------------------------------------------------------'
 
 Half of the lanes are driven by the parent, on the starts of the other half: what critics learn from
-stays as wide as the parent's behaviour, and harm is seen at once (``eval/statistics/detector.py``).
+stays as wide as the parent's behaviour, and harm is seen at once (``watch.py``).
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from eval.statistics.detector import WorseDetector
 from robolearn.data.store.writer import StoreWriter
-from robolearn.errors import RobolearnError, TrainingError
+from robolearn.errors import InferenceError, RobolearnError, TrainingError
 from robolearn.machine.interrupt import check
 from robolearn.operations.practice.actors import Flown, RoundTask
 from robolearn.operations.practice.judging import EpisodeJudge
@@ -39,8 +38,9 @@ from robolearn.operations.practice.records import (
     write_standing,
 )
 from robolearn.operations.practice.validation import Validation
+from robolearn.operations.practice.watch import ParentWatch
 from robolearn.operations.practice.wear import worn
-from robolearn.training.learner import Taken
+from robolearn.training.learner import DRIFT, Taken
 from robolearn.training.log import Journal
 from robolearn.types import Condition
 
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 RECENT = 64
 """Episodes of either driver that live figures are taken over."""
 MAX_LOST = 3
-"""Rounds in a row that may be lost with their actors."""
+"""Rounds in a row that may be lost with their actors, or leave nothing that can be kept."""
 GIB = 2.0**30
 
 
@@ -78,6 +78,10 @@ class Learning(Protocol):
 
     def update(self, count: int) -> Mapping[str, float]:
         """So many updates, or fewer where it was told to hurry; their figures."""
+        ...
+
+    def drift(self) -> float | None:
+        """How far its answers are from the parent's; None: that cannot be said."""
         ...
 
     def hand_over(self) -> int:
@@ -156,12 +160,12 @@ class Session:
     _before: tuple[float, float] = (0.0, 0.0)
     _stops_before: int = 0
     _elsewhere: float = 0.0
-    _watch: WorseDetector = field(default_factory=WorseDetector)
+    _watch: ParentWatch = field(init=False)
 
     def __post_init__(self) -> None:
         self._next_number, self._next_start = self.ledger.next_number, self.ledger.next_start
-        sums = np.array(self.standing.watch) if self.standing.watch else None
-        self._watch = WorseDetector(float(self.config.false_alarm), sums)
+        config = self.config
+        self._watch = ParentWatch.of(self.standing, config.false_alarm, config.max_drift)
         self._issued = self.standing.rounds
         self._before = self.standing.seconds, self.standing.cpu_seconds
         # A kill loses what was counted since the last checkpoint, and no episode.
@@ -196,7 +200,7 @@ class Session:
         if self.only_successes and not any(f.success for f in flights):
             # There is nothing to imitate yet.
             return False
-        return len(flights) >= self.config.warmup_episodes
+        return sum(bool(f.id) for f in flights) >= self.config.warmup_episodes
 
     def tasks(self) -> Iterator[RoundTask]:
         """Rounds, each made when an actor is free, until it is over."""
@@ -213,10 +217,24 @@ class Session:
             if self._lost >= MAX_LOST:
                 self.ended = Ended(f"{MAX_LOST} rounds in a row were lost with their actors", False)
             return
-        self._lost = 0
         self._elsewhere += sum(f.cpu_seconds for f in flown if f.pid != os.getpid())
         self.commit(task, flown)
+        self._lost = 0 if any(f.prepared is not None for f in flown) else self._lost + 1
+        if self._lost >= MAX_LOST:
+            last = task.words(flown[-1], self.worlds)
+            why = f"{MAX_LOST} rounds in a row left nothing that could be kept, the last: {last}"
+            self.ended = Ended(f"{why}; mend that and go on with resume", sound=False)
+            return
         self.learn(flown)
+
+    def failed(self, error: InferenceError) -> bool:
+        """A policy gave no answer that could be driven by; whether that ends it in order, as what
+        was learned before can be kept: before anything learned drove, the parent failed.
+        """
+        if self.version is None:
+            return False
+        self.ended = Ended(f"version {self.version} or its parent cannot drive: {error}", False)
+        return True
 
     def learn(self, flown: Sequence[Flown]) -> None:
         """Learn from what was committed, ``flown`` among it, and look whether it is over."""
@@ -262,7 +280,8 @@ class Session:
             seconds=self.seconds,
             cpu_seconds=self.cpu_seconds,
             stops=self.stops,
-            watch=tuple(float(v) for v in self._watch.sums),
+            watch=self._watch.sums,
+            drift=self._watch.drift,
         )
         write_standing(self.run_dir, self.standing)
 
@@ -299,6 +318,7 @@ class Session:
     def _wake(self) -> Learning:
         self.learner = self.build()
         self._kept_at = self.learner.step
+        self._watch.begin(self.learner.drift())
         # Nobody is driven by it before anything was learned; what goes wrong first leaves it.
         self.begun = self.learner.hand_over()
         return self.learner
@@ -340,6 +360,9 @@ class Session:
 
     def commit(self, task: RoundTask, flown: Sequence[Flown]) -> None:
         """Into the store and the ledger."""
+        for f in flown:
+            if f.prepared is None:
+                log.warning("not kept: %s", task.words(f, self.worlds))
         flights = [
             Flight(
                 number=f.number,
@@ -357,6 +380,7 @@ class Session:
                 late_ticks=f.late_ticks,
                 effort=f.effort,
                 moves=f.moves,
+                trouble=f.trouble,
             )
             for f in flown
         ]
@@ -368,7 +392,7 @@ class Session:
         starts = {f.start for f in flights}
         known = [f for f in self.ledger.flights[-4 * self.config.lanes :] if f.start in starts]
         for parent, explorer in pairs(known):
-            self._watch.add(parent, explorer)
+            self._watch.pair(parent=parent, explorer=explorer)
 
     def _learn(self) -> Mapping[str, float]:
         """Take in what is new, make the updates that are due, hand over."""
@@ -380,6 +404,7 @@ class Session:
         due = min(int(owed), self.max_updates - learner.step)
         before = learner.step
         figures: Mapping[str, float] = learner.update(due) if due > 0 else {}
+        self._watch.drifted(figures.get(DRIFT))
         made = learner.step - before
         # Told to hurry, it makes fewer; nothing drives by critics that have only begun.
         begun = standing.begun or made >= due
@@ -390,23 +415,12 @@ class Session:
 
     def _look(self, flown: Sequence[Flown]) -> None:
         """Tests that are due; whether the parent has become the better one."""
-        if self._watch.alarm:
-            # Exploring costs something: what counts is what would be deployed.
-            found = self.test()
-            if self.validation is None:
-                self.ended = Ended(
-                    f"the parent is clearly better: on the starts that both had, what was learned"
-                    f" has cost {self.ledger.regret} successes",
-                    sound=False,
-                )
-            elif found is not None and found.successes < found.parent_successes:
-                self.ended = Ended(
-                    f"the parent is clearly better: version {found.version} solves"
-                    f" {found.successes} of {found.starts} held-out starts, the parent"
-                    f" {found.parent_successes}",
-                    sound=False,
-                )
-            self._watch.reset()
+        alarm = self._watch.alarm
+        if alarm:
+            log.warning("%s; a test decides", alarm)
+            why = self._watch.verdict(self.test(), self.ledger.regret)
+            if why:
+                self.ended = Ended(why, sound=False)
         every, episodes = self.config.test_every, len(self.ledger.flights)
         if every and episodes // every > (episodes - len(flown)) // every:
             self.test()

@@ -26,6 +26,7 @@ from eval.statistics.runs import difference_over_runs
 from eval.summary import summarize
 from eval.trials.instruments import NOT_FINITE, GuardedEnv
 from robolearn.errors import DataError
+from robolearn.pusht import BLOCK
 from tests.eval.mocks import BuildEnv, conditions
 from tests.eval.test_compare import trials
 
@@ -127,3 +128,32 @@ def test_progress_that_is_no_number_ends_the_episode_with_a_reason():
     assert (bad.terminal, bad.reason, bad.progress) == (True, NOT_FINITE, good.progress)
     inner.outcome = real
     assert env.outcome().reason == NOT_FINITE  # It does not recover within an episode.
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_signal_that_is_no_number_is_named_and_ends_the_episode(
+    number: float, caplog: pytest.LogCaptureFixture
+):
+    env = GuardedEnv(BuildEnv()())
+    env.reset(conditions(1)[0], np.random.default_rng(0))
+    inner, real = env.env, env.env.observe
+    sound = env.observe()
+    # Large is not infinite, although its square is.
+    large = {
+        **sound.samples,
+        BLOCK: dataclasses.replace(sound.samples[BLOCK], value=np.full(3, 1e200)),
+    }
+    inner.observe = lambda: dataclasses.replace(real(), samples=large)
+    assert env.observe().samples is large
+    spoiled = np.array([0.1, number, 0.3])
+    bad = {**sound.samples, BLOCK: dataclasses.replace(sound.samples[BLOCK], value=spoiled)}
+    inner.observe = lambda: dataclasses.replace(real(), samples=bad)
+    seen = env.observe()
+    # Whoever shares a batch with it is asked by numbers.
+    assert seen.value(BLOCK).tolist() == [0.1, 0.0, 0.3]
+    assert f"signal '{BLOCK}' is not finite" in caplog.text
+    inner.observe = real
+    outcome = env.outcome()
+    assert (outcome.terminal, outcome.reason, outcome.trouble) == (True, NOT_FINITE, BLOCK)
+    env.reset(conditions(1)[0], np.random.default_rng(0))
+    assert env.outcome().reason == ""

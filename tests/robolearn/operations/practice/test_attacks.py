@@ -1,0 +1,323 @@
+"""Signals that break, weights that answer by no number, a policy that leaves its parent."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from policies.registry import load_policy
+from robolearn.contracts import PolicySpec
+from robolearn.data.reading.selection import DataConfig
+from robolearn.data.store.store import EpisodeStore
+from robolearn.data.upkeep.check import check_store
+from robolearn.errors import ConfigError, InferenceError, PracticeError
+from robolearn.learning import request_noise
+from robolearn.operations.practice import actors
+from robolearn.operations.practice.experiment import PracticeExperiment, practice_experiment
+from robolearn.operations.practice.finetune import finetune
+from robolearn.operations.practice.ledger import Ledger
+from robolearn.operations.practice.records import read_standing
+from robolearn.operations.practice.watch import apart
+from robolearn.pusht import BLOCK, TOOL
+from robolearn.training.learner import DRIFT
+from robolearn.training.log import logged
+from robolearn.training.run_directory import Run, load_run
+from robolearn.types import Observation, PolicyInput, PolicyOutput, SampleBatch
+from sim.worlds import make_world
+from tests.learning_mocks import SPACE
+from tests.two_runs import two_runs
+
+WORLD = ("pusht_reference",)
+SMALL: dict[str, Any] = {
+    "algorithm.width": 16,
+    "algorithm.batch_size": 16,
+    "fit.checkpoint_every": 1,
+    "fit.diagnose_every": 1,
+    "practice.lanes": 4,
+    "practice.max_steps": 16,
+    "practice.warmup_episodes": 4,
+    "practice.critic_updates": 3,
+    "practice.test_starts": 2,
+    "practice.test_every": 0,
+    "practice.max_episodes": 12,
+    "practice.disk_gib": 0.0,
+}
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    return two_runs(folder, DataConfig(observations=(TOOL, BLOCK)), 12) / "one"
+
+
+def small(parent: Path, config: Path | None = None, **settings: float) -> PracticeExperiment:
+    named = {name.replace("__", "."): value for name, value in settings.items()}
+    return practice_experiment(load_run(parent), config, SMALL | named)
+
+
+class Spoiled:
+    """The world with a number of a signal that is none, in its episodes that are ``broken``: as it
+    is observed at a tick, or (``between``) only in what was sampled before it.
+    """
+
+    def __init__(
+        self, inner: Any, number: float, broken: Callable[[int], bool], *, between: bool
+    ) -> None:
+        self._inner, self._number, self._between = inner, number, between
+        self._broken, self._ticks, self._episodes = broken, 0, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def reset(self, condition: Any, rng: np.random.Generator) -> Any:
+        self._ticks, self._episodes = 0, self._episodes + 1
+        return self._inner.reset(condition, rng)
+
+    def observe(self) -> Observation:
+        seen = self._inner.observe()
+        self._ticks += 1
+        if self._between or not self._broken(self._episodes) or self._ticks != 6:
+            return seen
+        sample = seen.samples[BLOCK]
+        value = np.array([sample.value[0], self._number, sample.value[2]])
+        spoiled = dataclasses.replace(sample, value=value)
+        return dataclasses.replace(seen, samples={**seen.samples, BLOCK: spoiled})
+
+    def drain(self) -> SampleBatch:
+        drained = self._inner.drain()
+        if not self._between or not self._broken(self._episodes) or self._ticks != 6:
+            return drained
+        block = drained.signals[BLOCK]
+        value = block.value.copy()
+        value[0, 1] = self._number
+        spoiled = dataclasses.replace(block, value=value)
+        return dataclasses.replace(drained, signals={**drained.signals, BLOCK: spoiled})
+
+
+Broken = Callable[[int, int], bool]
+
+
+def spoil(
+    monkeypatch: pytest.MonkeyPatch, broken: Broken, number: float, *, between: bool = False
+) -> None:
+    """``broken(lane, episode of the lane)``: whether a signal breaks in it."""
+    built: list[Spoiled] = []
+
+    def make(name: str) -> Spoiled:
+        lane = functools.partial(broken, len(built))
+        built.append(Spoiled(make_world(name), number, lane, between=between))
+        return built[-1]
+
+    monkeypatch.setattr(actors, "make_world", make)
+
+
+@pytest.mark.parametrize(
+    ("number", "between"), [(float("nan"), False), (float("inf"), False), (float("nan"), True)]
+)
+def test_a_signal_that_breaks_costs_its_episode_alone(
+    parent: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    number: float,
+    *,
+    between: bool,
+) -> None:
+    """One lane of four in the second round: an explorer's."""
+    spoil(monkeypatch, lambda lane, episode: (lane, episode) == (1, 2), number, between=between)
+    store, out = tmp_path / "store", tmp_path / "out"
+    found = finetune(small(parent), parent, WORLD, store, out)
+    assert (found.kept, found.sound, found.episodes) == ("last", True, 12)
+    flights = Ledger.of(out).flights
+    lost = [f for f in flights if not f.id]
+    assert [(f.number, f.driver, f.version) for f in lost] == [(5, "explorer", 2)]
+    assert BLOCK in lost[0].trouble
+    assert lost[0].reason == ("unsound" if between else "not_finite")
+    ids = EpisodeStore.open(store).ids()
+    assert [f.id for f in flights if f.id] == list(ids)
+    assert len(ids) == 11
+    assert check_store(store).findings == ()
+    said = caplog.text
+    assert f"not kept: episode 5 of practice, from start 5 in '{WORLD[0]}'" in said
+    assert BLOCK in said
+    assert {f.steps for f in flights if f.id} == {16}
+
+
+def test_a_signal_that_stays_broken_ends_it_with_the_best_that_was_tested(
+    parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = small(parent, practice__test_every=8, practice__max_episodes=40)
+    store, out = tmp_path / "store", tmp_path / "out"
+    with monkeypatch.context() as context:
+        spoil(context, lambda _, episode: episode > 2, float("nan"))
+        found = finetune(experiment, parent, WORLD, store, out)
+    assert (found.kept, found.version, found.sound) == ("tested", found.tests[0].version, False)
+    assert f"({BLOCK}); mend that and go on with resume" in found.ended
+    assert len(EpisodeStore.open(store).ids()) == 8
+    assert load_policy(out) is not None
+    # Mended, and told to go on for longer.
+    more = small(parent, practice__test_every=8, practice__max_episodes=28)
+    again = finetune(more, parent, WORLD, store, out, resume=True)
+    assert (again.kept, again.episodes, again.sound) == ("last", 28, True)
+    assert len(EpisodeStore.open(store).ids()) == 16
+
+
+def test_a_world_that_is_broken_from_the_start_is_told(
+    parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(monkeypatch, lambda *_: True, float("nan"))
+    with pytest.raises(PracticeError, match=rf"before anything was learned .*{BLOCK}"):
+        finetune(small(parent), parent, WORLD, tmp_path / "store", tmp_path / "out")
+
+
+def test_weights_that_answer_by_no_number_are_not_what_is_kept(
+    parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are finite themselves, so that they were handed over."""
+    real = actors.explorer_of
+
+    class Broken:
+        def __init__(self, run: Run) -> None:
+            self.inner = real(run)
+            self.spec = self.inner.spec
+
+        def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
+            output = self.inner.sample(request, n)
+            return dataclasses.replace(output, actions=np.full_like(output.actions, np.nan))
+
+    monkeypatch.setattr(actors, "explorer_of", Broken)
+    store, out = tmp_path / "store", tmp_path / "out"
+    found = finetune(small(parent), parent, WORLD, store, out)
+    assert (found.kept, found.sound, found.episodes) == ("parent", False, 4)
+    assert "cannot drive: policy answered with non-finite actions" in found.ended
+    assert len(EpisodeStore.open(store).ids()) == 4
+    assert type(load_policy(out)) is type(load_policy(parent))
+    # Of the parent there is nothing that could be kept instead.
+    monkeypatch.setattr(actors, "policy_of", Broken)
+    with pytest.raises(InferenceError, match="non-finite"):
+        finetune(small(parent), parent, WORLD, tmp_path / "other", tmp_path / "out2")
+
+
+def test_rewards_that_are_none_are_told_and_nothing_is_lost(parent: Path, tmp_path: Path) -> None:
+    """As recorded, by a world that pays for progress: beyond what these critics may say."""
+    file = tmp_path / "practice.yaml"
+    file.write_text("data: {reward: null}\n")
+    store = tmp_path / "store"
+    with pytest.raises(ConfigError, match="bounds"):
+        finetune(small(parent, file), parent, WORLD, store, tmp_path / "out")
+    assert len(EpisodeStore.open(store).ids()) == 4
+    # The same episodes are what another practice begins with.
+    found = finetune(small(parent), parent, WORLD, store, tmp_path / "other")
+    assert (found.kept, found.episodes) == ("last", 12)
+    assert len(EpisodeStore.open(store).ids()) == 16
+
+
+@pytest.fixture
+def residual(tmp_path: Path) -> Path:
+    file = tmp_path / "practice.yaml"
+    # Its corrections are as large as they may be after a few updates.
+    lines = "algorithm: {critics_first: 0, actor_every: 1, scale: 3.0, cosines: 0, actor_lr: 1.0}"
+    file.write_text(f"policy: residual\n{lines}\n")
+    return file
+
+
+def test_a_correction_that_runs_away_is_seen(
+    parent: Path, tmp_path: Path, residual: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tested at once; here nobody ever succeeds, so that it does no harm and goes on."""
+    found = finetune(
+        small(parent, residual, practice__critic_updates=12, practice__max_drift=0.2),
+        parent,
+        WORLD,
+        tmp_path / "store",
+        tmp_path / "out",
+    )
+    standing = read_standing(tmp_path / "out")
+    assert standing is not None
+    # It begins as its parent answers, whatever is chosen among its chunks.
+    assert standing.drift.begun == pytest.approx(0.0, abs=1e-3)
+    assert standing.drift.cleared > 0.2
+    assert "the policy has drifted off its parent" in caplog.text
+    assert len(found.tests) > 1
+    drifts = [line[DRIFT] for line in logged(tmp_path / "out") if DRIFT in line]
+    assert max(drifts) == pytest.approx(standing.drift.cleared, rel=0.5)
+
+
+class Answering:
+    """Goes ``gain`` times as far as the block is, and ``aside`` [m], by luck a ``spread`` further;
+    its second number is fixed.
+    """
+
+    def __init__(
+        self,
+        gain: float,
+        aside: float = 0.0,
+        n_obs: int = 1,
+        steps: int = 4,
+        spread: float = 0.0,
+    ) -> None:
+        self.spec = PolicySpec(SPACE, n_obs, steps, 2, "minmax")
+        self.gain, self.aside, self.spread = gain, aside, spread
+
+    def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
+        seen = request.observations[BLOCK][:, -1, 0]
+        actions = np.full((len(seen), n, self.spec.horizon, 2), 0.1)
+        actions[..., 0] = (self.gain * seen + self.aside)[:, None, None]
+        noise = request_noise(request.seed, (n, 1))
+        actions[..., 0] += self.spread * noise.astype(np.float64)
+        return PolicyOutput(actions, np.zeros((len(seen), n)), request.t_ns, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Choosing:
+    """Takes the furthest of eight chunks of another policy."""
+
+    inner: Answering
+
+    @property
+    def spec(self) -> PolicySpec:
+        return self.inner.spec
+
+    def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
+        output = self.inner.sample(request, 8)
+        best = output.actions[:, :, 0, 0].argmax(axis=1)
+        actions = output.actions[np.arange(len(best)), best][:, None]
+        return dataclasses.replace(output, actions=actions, scores=output.scores[:, :n])
+
+
+def drift(parent: Answering, learned: Answering | Choosing) -> float | None:
+    rng = np.random.default_rng(0)
+    seen = {
+        name: torch.from_numpy(rng.normal(0.2, 0.1, (64, 2, size)).astype(np.float32))
+        for name, size in ((TOOL, 2), (BLOCK, 3))
+    }
+    return apart(learned, parent, seen)
+
+
+def test_drift_by_hand() -> None:
+    parent = Answering(1.0)
+    assert drift(parent, Answering(1.0)) == 0.0
+    # Independent answers from the same distribution are 2 variances apart, so are the parent's own.
+    twice, aside = drift(parent, Answering(2.0)), drift(parent, Answering(1.0, 0.1 * 2**0.5))
+    assert twice is not None
+    assert aside is not None
+    assert aside == pytest.approx(1.0, abs=0.15)
+    # mean x^2 / 2 var = (.2^2 + .1^2) / (2 .1^2)
+    assert twice == pytest.approx(2.5**0.5, abs=0.25)
+    # Steps that only one of them has are not compared, nor is what only the parent could see.
+    assert drift(parent, Answering(1.0, steps=2)) == 0.0
+    assert drift(parent, Answering(1.0, n_obs=2)) == 0.0
+    assert drift(Answering(1.0, n_obs=2), parent) is None
+    # Whoever chooses among what the parent might do has not left it, however far that is.
+    wide = Answering(1.0, spread=0.3)
+    assert drift(wide, Choosing(wide)) == 0.0
+    assert drift(wide, Answering(1.0, 3.0)) == pytest.approx(3.0 / 0.2, rel=0.9)
+    # Who always answers alike has no answers to unrelated observations.
+    assert drift(Answering(0.0), parent) is None
