@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from policies.chunks.base import move_towards, randn
 from policies.critics.chunk_critic import ChunkCritic, expectile_loss, least_of_members
 from policies.critics.denoising.chain import Chain
-from policies.nets.shapes import Rows, Scalar
+from policies.nets.shapes import CandidateNoise, Chunks, Rows, Scalar
 from robolearn.errors import ConfigError
 from robolearn.learning import Batch, Observed
 
@@ -110,7 +110,7 @@ class Gate(nn.Module):
         return worth if self._bounds is None else worth.clamp(*self._bounds)
 
     @torch.no_grad()
-    def worth(self, actions: Tensor, observations: Observed) -> Rows:
+    def worth(self, actions: Chunks, observations: Observed) -> Rows:
         """What the target critics say of chunks in SI units ``[b, h, a]``, the least of them."""
         features = self.critic.observed(observations)
         chunks = actions[:, None]
@@ -118,7 +118,7 @@ class Gate(nn.Module):
         return self.held(judged[:, 0])
 
     @torch.no_grad()
-    def evaluated(self, chain: Chain, observations: Observed, noise: Tensor) -> float:
+    def evaluated(self, chain: Chain, observations: Observed, noise: CandidateNoise) -> float:
         """``J`` of ``chain`` as it is deployed, from ``noise [b, 1, draws, h, a]``."""
         chunks = chain.model.several(noise, observations)[:, 0]
         return float(self.worth(chunks, observations).mean())

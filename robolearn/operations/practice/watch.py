@@ -154,4 +154,6 @@ def apart(own: Policy, parent: Policy, observations: Observed) -> float | None:
         far = ((one[:, None] - of) ** 2)[..., changing] / change[changing]
         return float(far.mean(dim=(2, 3)).amin(dim=1).mean())
 
-    return math.sqrt(nearest(ours, theirs) / max(nearest(theirs[:, 0], other), LEAST))
+    found = math.sqrt(nearest(ours, theirs) / max(nearest(theirs[:, 0], other), LEAST))
+    # Answers that are no numbers end practice by themselves.
+    return found if math.isfinite(found) else None

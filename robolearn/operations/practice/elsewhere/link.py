@@ -188,6 +188,11 @@ class RemoteLearner:
         found = cast("Mapping[str, Any]", self._do("update", count))
         return checked(lambda: {str(k): float("nan" if v is None else v) for k, v in found.items()})
 
+    def drift(self) -> float | None:
+        """How far its answers are from the parent's; None: that cannot be said."""
+        found = self._do("drift")
+        return checked(lambda: None if found is None else float(found))
+
     def hand_over(self) -> int:
         """A new version, whose weights are here when this returns.
 

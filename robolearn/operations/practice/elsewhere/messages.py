@@ -56,7 +56,7 @@ EPISODE_BYTES = 8 * 2**30
 """The most that one episode may have."""
 WAIT_S = 2.0
 """So long an answer to ``do`` is waited for before ``working`` is said."""
-DONE = ("build", "take_in", "update", "hand_over", "keep", "checkpoint", "finish")
+DONE = ("build", "take_in", "update", "drift", "hand_over", "keep", "checkpoint", "finish")
 """What the learner can be told to do."""
 MOST_GIVEN = 4
 _ERRORS = (

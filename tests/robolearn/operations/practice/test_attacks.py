@@ -208,7 +208,7 @@ def test_weights_that_answer_by_no_number_are_not_what_is_kept(
 def test_rewards_that_are_none_are_told_and_nothing_is_lost(parent: Path, tmp_path: Path) -> None:
     """As recorded, by a world that pays for progress: beyond what these critics may say."""
     file = tmp_path / "practice.yaml"
-    file.write_text("data: {reward: null}\n")
+    file.write_text("data: {reward: {task: recorded}}\n")
     store = tmp_path / "store"
     with pytest.raises(ConfigError, match="bounds"):
         finetune(small(parent, file), parent, WORLD, store, tmp_path / "out")
