@@ -38,7 +38,7 @@ from robolearn.errors import ConfigError, DataError
 from robolearn.inference.local import BatchedInference
 from robolearn.operations.builders import EnvBuilder
 from robolearn.operations.practice.correcting import corrected_by_expert
-from robolearn.operations.practice.records import Driver
+from robolearn.operations.practice.records import UNSOUND, Driver
 from robolearn.operations.reality.worlds import make_world
 from robolearn.operations.stores.world_provenance import world_provenance
 from robolearn.runtime import EpisodeResult
@@ -52,9 +52,6 @@ log = logging.getLogger(__name__)
 
 BROKEN = (PHYSICS_DIVERGED, NOT_FINITE)
 """Reasons of episodes that teach nothing: they are not recorded."""
-UNSOUND = "unsound"
-"""Reason of an episode whose recording does not hold together (a sample between two ticks that is
-not finite, a time that goes backwards), which shows at its end: it is not kept, either."""
 
 
 @dataclass(frozen=True, slots=True)

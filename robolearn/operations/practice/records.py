@@ -14,12 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from eval.trials.instruments import NOT_FINITE
 from robolearn.config import from_dict
 from robolearn.data.insight.effort import Effort
 from robolearn.errors import CheckpointError
 from robolearn.files import write_atomic
 
 Driver = Literal["parent", "explorer"]
+UNSOUND = "unsound"
+"""Reason of an episode whose recording does not hold together (a sample between two ticks that is
+not finite, a time that goes backwards), which shows at its end: it is not kept."""
+UNSEEN = (NOT_FINITE, UNSOUND)
+"""Reasons of episodes that nobody could see."""
 LINES, STANDING = "practice.jsonl", "practice.json"
 
 
@@ -52,7 +58,7 @@ class Flight:
     @property
     def unseen(self) -> bool:
         """Whether a signal broke down, which tells nothing of who drove."""
-        return not self.id and bool(self.trouble)
+        return self.reason in UNSEEN
 
     @property
     def unaided(self) -> bool:

@@ -72,6 +72,14 @@ def finished(session: Session) -> FinetuneResult:
         log.warning(
             "'%s' holds the parent as it was: nothing that was practised is better", session.run_dir
         )
+    if not any(f.success for f in session.ledger.flights):
+        log.warning(
+            "nothing succeeded in %d episodes: where success is all that is rewarded, '%s' has"
+            " learned nothing; begin with a better parent, easier starts or demonstrations in the"
+            " batches, or reward what is on the way (data.reward)",
+            len(session.ledger.flights),
+            session.run_dir,
+        )
     learner.finish(version)
     if kept == "parent":
         hold_parent(session.run_dir)

@@ -205,7 +205,9 @@ def test_weights_that_answer_by_no_number_are_not_what_is_kept(
         finetune(small(parent), parent, WORLD, tmp_path / "other", tmp_path / "out2")
 
 
-def test_rewards_that_are_none_are_told_and_nothing_is_lost(parent: Path, tmp_path: Path) -> None:
+def test_rewards_that_are_none_are_told_and_nothing_is_lost(
+    parent: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """As recorded, by a world that pays for progress: beyond what these critics may say."""
     file = tmp_path / "practice.yaml"
     file.write_text("data: {reward: {task: recorded}}\n")
@@ -217,6 +219,9 @@ def test_rewards_that_are_none_are_told_and_nothing_is_lost(parent: Path, tmp_pa
     found = finetune(small(parent), parent, WORLD, store, tmp_path / "other")
     assert (found.kept, found.episodes) == ("last", 12)
     assert len(EpisodeStore.open(store).ids()) == 16
+    # A reward that never occurs, told when it begins and when it has ended.
+    assert "no reward has occurred in" in caplog.text
+    assert "nothing succeeded in 12 episodes" in caplog.text
 
 
 @pytest.fixture
