@@ -58,6 +58,10 @@ class GripPlantConfig:
     # Where the goal is marked on the table at the start, x, y [m], yaw [rad].
     goal_pose: tuple[float, float, float] = (0.1, 0.1, 0.0)
     cube_side_m: float = 0.04
+    # A box of these sides instead of the cube [m]; empty: the cube.
+    box_m: tuple[float, ...] = ()
+    # The scene that draws this workcell for cameras: a packaged one, or a scene's folder.
+    drawn_by: str = DRAWN_BY
     cube_mass_kg: float = 0.06
     table_friction: float = 0.5
     pad_friction: float = 1.2
@@ -71,14 +75,21 @@ class GripPlantConfig:
     def __post_init__(self) -> None:
         if len(self.home) != UR5E.dof:
             raise ConfigError(f"home needs {UR5E.dof} joint angles, got {len(self.home)}")
+        if len(self.box_m) not in (0, 3):
+            raise ConfigError(f"box_m has three sides [m], or none, got {list(self.box_m)}")
         hidden = (self.table_friction, self.pad_friction, self.joint_damping)
-        sizes = (self.cube_side_m, self.cube_mass_kg)
+        sizes = (*self.size_m, self.cube_mass_kg)
         fine = all(0.0 <= v < math.inf for v in hidden) and all(0.0 < v < math.inf for v in sizes)
         if not (fine and 0 <= self.spread < 1 and 0 < self.servo_gain <= 1 and self.step_hz >= 100):
             raise ConfigError(
                 "frictions and damping of at least 0, a positive cube, spread in [0, 1),"
                 f" servo_gain in (0, 1] and step_hz >= 100 are needed, got {self}"
             )
+
+    @property
+    def size_m(self) -> tuple[float, ...]:
+        """Sides of the cube, or of the box that is there instead, in its own frame [m]."""
+        return self.box_m or (self.cube_side_m,) * 3
 
 
 class GripPlant:
@@ -158,7 +169,7 @@ class GripPlant:
         on the table at ``[x, y, yaw]``.
         """
         self._require(name)
-        T = _placed(pose, 0.5 * self.config.cube_side_m if name == CUBE else 0.0)
+        T = _placed(pose, 0.5 * self.config.size_m[2] if name == CUBE else 0.0)
         if name == GOAL:
             self._T_table_goal = T
             return
@@ -224,8 +235,8 @@ class GripPlant:
         # More exactly than the engine does by itself: the cube hangs on friction alone.
         p.setPhysicsEngineParameter(numSolverIterations=100, enableConeFriction=1, **self._id)
         table = self._box([0.4, 0.5, 0.05], 0.0, -0.05)
-        side = hidden.cube_side_m
-        self._cube = self._box([0.5 * side] * 3, hidden.cube_mass_kg, 0.5 * side)
+        half = [0.5 * side for side in hidden.size_m]
+        self._cube = self._box(half, hidden.cube_mass_kg, half[2])
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "arm.urdf"
             file.write_text(gripping_urdf())

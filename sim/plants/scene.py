@@ -29,6 +29,7 @@ from robolearn.shapes import Picture
 from sim.control.servos import Gains, apply_gains, servo_lead
 from sim.env.placement import placer
 from sim.perturbations.model import object_bodies, object_signals
+from sim.plants.bracket import Bracket, with_bracket
 from sim.plants.bullet_engine import engine_steps
 from sim.plants.mount import ArmMount, find_mount, loaded
 from sim.plants.printed import PrintedBoard, with_board
@@ -93,12 +94,16 @@ class ScenePlant:
     """
 
     def __init__(
-        self, config: ScenePlantConfig, seed: int = 0, board: PrintedBoard | None = None
+        self,
+        config: ScenePlantConfig,
+        seed: int = 0,
+        board: PrintedBoard | None = None,
+        brackets: Mapping[str, Bracket] | None = None,
     ) -> None:
-        """``board``: printed, in pictures alone."""
+        """In pictures alone: a ``board`` that is printed, cameras on the flange by their names."""
         self.config = config
         self.scene = load_scene(config.scene)
-        self.model = self._compile(board)
+        self.model = self._compile(board, brackets or {})
         self.data = mujoco.MjData(self.model)
         self._mount = find_mount(self.scene.config, self.model, serial_servos=config.serial_servos)
         self.arm = self._mount.arm
@@ -274,12 +279,16 @@ class ScenePlant:
         update_poses(self.model, self.data)
         return self._renderer.image(self.data, View(found[view][0], width, height))
 
-    def _compile(self, board: PrintedBoard | None) -> mujoco.MjModel:
+    def _compile(
+        self, board: PrintedBoard | None, brackets: Mapping[str, Bracket]
+    ) -> mujoco.MjModel:
         scene, model = self.scene, self.scene.compile()
-        if not self.config.payload_kg and board is None:
+        if not self.config.payload_kg and board is None and not brackets:
             return model
         mount = find_mount(scene.config, model)
         scene = loaded(scene, model, mount) if self.config.payload_kg else scene
+        for name, bracket in brackets.items():
+            scene = with_bracket(scene, model, mount, name, bracket)
         return (scene if board is None else with_board(scene, model, mount, board)).compile()
 
     def _start(self) -> None:

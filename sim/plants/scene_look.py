@@ -10,6 +10,7 @@ import numpy as np
 
 from robolearn.arms.shapes import Joints
 from robolearn.geometry import ObjectPose, inverse
+from sim.plants.bracket import Bracket
 from sim.plants.fingers import SceneFingers, gripper_of
 from sim.plants.look import Hidden, Look, TrueCamera
 from sim.plants.printed import PrintedBoard
@@ -38,12 +39,17 @@ class SceneLook:
         height: int,
         *,
         board: PrintedBoard | None = None,
+        bracket: Bracket | None = None,
         depth: bool = False,
         hidden: Hidden | None = None,
         quality: Quality = "plain",
     ) -> None:
-        """``depth``: looks come with the depth of every pixel."""
-        plant = self._plant = ScenePlant(dataclasses.replace(scene, spread=0.0), board=board)
+        """``depth``: looks come with the depth of every pixel; ``bracket``: the camera is fixed to
+        the flange by it, and the scene has none of that name.
+        """
+        brackets = {} if bracket is None else {camera: bracket}
+        exact = dataclasses.replace(scene, spread=0.0)
+        plant = self._plant = ScenePlant(exact, board=board, brackets=brackets)
         gripper = gripper_of(plant.scene.config)
         self._fingers = None if gripper is None else SceneFingers(plant)
         self._view, self._depth = View(camera, width, height), depth

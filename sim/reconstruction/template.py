@@ -6,6 +6,8 @@ The world of the package stays the world; what was reconstructed is placed in it
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,7 @@ _EMPTY = f"""<mujoco model="reconstructed">
 class Template:
     """What a reconstructed package begins with: MJCF, the keys of ``scene.yaml``, the folder whose
     other files belong to it (None: no robot), names that are taken, and where the table goes.
+    ``lost``: geoms of the objects that went, and whose they were.
     """
 
     root: ET.Element
@@ -53,6 +56,7 @@ class Template:
     # From the frame of the template's table to the new one's: limits of actions are given in it.
     T_table_old: Pose
     source: str
+    lost: Mapping[str, str]
 
 
 def empty_template(name: str) -> Template:
@@ -72,7 +76,7 @@ def empty_template(name: str) -> Template:
         "reset": {"distribution": "uniform", "settable": []},
     }
     root = ET.fromstring(_EMPTY)  # noqa: S314  (our own)
-    return Template(root, raw, None, frozenset({"table"}), np.eye(4), np.eye(4), "")
+    return Template(root, raw, None, frozenset({"table"}), np.eye(4), np.eye(4), "", {})
 
 
 def arm_template(
@@ -91,7 +95,9 @@ def arm_template(
     table = world_pose(scene.compile(), scene.config.frames["table"])
     # Those of the robot's own file, such as one on its hand, stay.
     standing = {c.get("name", "") for c in world.findall("camera")}
-    loose = {b.get("name", "") for b in world.findall("body") if _is_loose(b)}
+    loose = {b.get("name", ""): b for b in world.findall("body") if _is_loose(b)}
+    geoms = [(g.get("name", ""), n) for n, body in loose.items() for g in body.iter("geom")]
+    lost = {geom: name for geom, name in geoms if geom}
     for element in list(world):
         plane = element.get("type") == "plane"
         gone = (
@@ -103,9 +109,9 @@ def arm_template(
         if gone:
             world.remove(element)
     T, assumed, said = _placed(scene, arm, table)
-    _drop(raw, {s["name"] for s in raw["signals"] if set(s["of"]) & loose}, standing)
+    _drop(raw, {s["name"] for s in raw["signals"] if loose.keys() & set(s["of"])}, standing)
     model = scene.compile()
-    taken = {model.body(b).name for b in range(model.nbody)} - loose
+    taken = {model.body(b).name for b in range(model.nbody)} - loose.keys()
     return (
         Template(
             root,
@@ -115,10 +121,40 @@ def arm_template(
             T,
             inverse(T) @ table,
             f"robot: {scene.name} (hash {scene.content_hash})",
+            lost,
         ),
         assumed,
         said,
     )
+
+
+def mend_contacts(
+    root: ET.Element, lost: Mapping[str, str], geoms: Mapping[str, Sequence[str]]
+) -> None:
+    """Contacts that the template gives to its objects go to what was found under the same name:
+    ``geoms`` of each object; those of objects that were not found are left out.
+    """
+    for contact in root.findall("contact"):
+        for pair in contact.findall("pair"):
+            ends = [key for key in ("geom1", "geom2") if pair.get(key, "") in lost]
+            if not ends:
+                continue
+            contact.remove(pair)
+            made = [pair]
+            for key in ends:
+                new = geoms.get(lost[pair.get(key, "")], ())
+                made = [_with(each, key, geom) for each in made for geom in new]
+            contact.extend(made)
+        for exclude in contact.findall("exclude"):
+            bodies = {exclude.get("body1", ""), exclude.get("body2", "")}
+            if bodies & set(lost.values()) - geoms.keys():
+                contact.remove(exclude)
+
+
+def _with(entry: ET.Element, key: str, value: str) -> ET.Element:
+    other = copy.deepcopy(entry)
+    other.set(key, value)
+    return other
 
 
 def _placed(

@@ -28,10 +28,11 @@ from sim.reconstruction.bodies import Body, apart_m
 from sim.reconstruction.frames import Assumed, board_place, posed_frames
 from sim.reconstruction.meshes import write_obj
 from sim.reconstruction.pipeline import Reconstruction
-from sim.reconstruction.template import Template, arm_template, empty_template
+from sim.reconstruction.template import Template, arm_template, empty_template, mend_contacts
 from sim.scene.config import Scene
 from sim.scene.load import load_scene
 from sim.scene.package import replaced_package, require_replaceable
+from sim.tasks.registry import takes_sizes
 
 LIBRARIES = ("mujoco", "numpy", "scipy", "scikit-image", "opencv-python")
 # Sliding, torsional, rolling; nobody measured it.
@@ -68,6 +69,7 @@ def write_reconstructed(found: Reconstruction, choice: SceneChoice, out: Path) -
         root.set("model", out.name)
         _write_meshes(found.bodies, building)
         cameras = _add_world(root, found, template.T_world_table, building)
+        mend_contacts(root, template.lost, {b.name: _geoms(b) for b in found.bodies})
         photographed = _add_photographed(root, found, template.T_world_table, building, said)
         cameras += [entry for entry, _ in photographed]
         raw |= {
@@ -79,6 +81,9 @@ def write_reconstructed(found: Reconstruction, choice: SceneChoice, out: Path) -
         if choice.task == "free":
             raw["task"] = {"name": "free", "params": {"uniform": _starts(found)}}
             raw["reset"]["distribution"] = "uniform"
+        elif takes_sizes(choice.task):
+            sizes = {f"{b.name}/pose": (2.0 * b.half_size_m).tolist() for b in found.bodies}
+            raw["task"]["params"] = {**raw["task"]["params"], "sizes_m": sizes}
         _shift_limits(raw, template)
         raw["provenance"] = {
             "kind": "reconstructed",
@@ -135,6 +140,13 @@ def _check_names(bodies: Sequence[Body], template: Template) -> None:
             f"object '{taken[0]}' has the name of a part of the robot or the table; call it"
             " something else in capture.yaml"
         )
+
+
+def _geoms(body: Body) -> list[str]:
+    """Names of what an object collides with."""
+    if body.primitive is not None:
+        return [body.name]
+    return [f"{body.name}_{k}" for k in range(len(body.parts))]
 
 
 def _write_meshes(bodies: Sequence[Body], folder: Path) -> None:
@@ -250,8 +262,7 @@ def _add_body(world: ET.Element, asset: ET.Element, body: Body, T_world_table: P
             pos=_text(body.primitive.centre),
             quat=_text(quat_from_rotation(body.primitive.rotation)),
         ).attrib.update(contact)
-    for k, part in enumerate(body.parts):
-        name = f"{body.name}_{k}"
+    for name, part in zip(_geoms(body), body.parts, strict=False):
         ET.SubElement(asset, "mesh", name=name, vertex=_text(part.ravel()))
         geom = ET.SubElement(element, "geom", name=name, type="mesh", mesh=name)
         geom.attrib.update(contact)
@@ -376,7 +387,9 @@ def _starts(found: Reconstruction) -> dict[str, dict[str, list[float]]]:
 
 
 def _shift_limits(raw: dict[str, Any], template: Template) -> None:
-    """Limits of the tool in the table's frame, where that lies elsewhere than in the template."""
+    """Limits of the tool in the table's frame, where that lies elsewhere than in the template: over
+    the same part of the room, and as high over the table, which they keep the tool from.
+    """
     T = template.T_table_old
     if np.allclose(T, np.eye(4), atol=1e-6):
         return
@@ -384,11 +397,12 @@ def _shift_limits(raw: dict[str, Any], template: Template) -> None:
         if action.get("frame") != "table" or action.get("mode", "absolute") != "absolute":
             continue
         low, high = np.array(action["low"], float), np.array(action["high"], float)
-        n = min(3, len(low))
+        n, heights = min(3, len(low)), (low[2:3].copy(), high[2:3].copy())
         middle, half = np.zeros(3), np.zeros(3)
         middle[:n], half[:n] = (low[:n] + high[:n]) / 2, (high[:n] - low[:n]) / 2
         middle, half = T[:3, :3] @ middle + T[:3, 3], np.abs(T[:3, :3]) @ half
         low[:n], high[:n] = (middle - half)[:n], (middle + half)[:n]
+        low[2:3], high[2:3] = heights
         action["low"] = [round(float(v), 6) for v in low]
         action["high"] = [round(float(v), 6) for v in high]
 

@@ -51,6 +51,12 @@ def derived_signal(task: str, signal: str, where: str) -> Callable[[Signals], Va
     return DERIVED.find(f"{task}/{signal}")
 
 
+def takes_sizes(name: str) -> bool:
+    """Whether a task judges by the sides of its objects: a parameter ``sizes_m``, by signal."""
+    task = TASKS.find(name, error=SceneError, where="task.name")
+    return "sizes_m" in inspect.signature(task).parameters
+
+
 def build_task(name: str, params: Mapping[str, Any], where: str = "scene.yaml") -> Task:
     """Build a task with its parameters; :class:`SceneError` says which tasks and which parameters
     exist.

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ TASKS = {
 
 def policies(task: Task, folder: Path) -> list[Path]:
     """The runs; trained where they are not there yet."""
-    store = _made(folder / "demonstrations", *task.demonstrations)
+    store = made(folder / "demonstrations", *task.demonstrations)
     found: list[Path] = []
     for name, training in task.trainings.items():
         raw = yaml.safe_load(find_config(Path(training.recipe)).read_text())
@@ -127,6 +127,11 @@ def policies(task: Task, folder: Path) -> list[Path]:
 def reality(name: str, task: Task, folder: Path) -> str:
     """The name of the world that stands for reality."""
     raw = yaml.safe_load(find_config(Path(REALITIES[name].cell)).read_text())
+    return hidden(name, task, raw, folder)
+
+
+def hidden(name: str, task: Task, raw: dict[str, Any], folder: Path, seed: int = SEED) -> str:
+    """The world of a cell's file, as it is recorded and driven here."""
     raw["lab"]["devices"]["controller"]["rate_hz"] = CONTROLLER_HZ
     raw["robot"]["driver"]["rate_hz"] = CONTROLLER_HZ
     raw["robot"]["wrench"] = True
@@ -134,21 +139,25 @@ def reality(name: str, task: Task, folder: Path) -> str:
         raw["lab"]["drivetrain"] = dict(task.drivetrain)
     cell = folder / "cell.yaml"
     cell.write_text(yaml.safe_dump(raw, sort_keys=False))
-    return f"reality/{name},seed={SEED},cell={cell}"
+    return f"reality/{name},seed={seed},cell={cell}"
 
 
 def identified(task: Task, world: str, folder: Path) -> Path:
     """The scene that the reality's own recordings tell."""
-    # Starts that no evaluation has.
+    store = recorded(task, world, folder)
+    told = ("--episodes", str(store), "--scene", task.scene)
+    return made(folder / "identified", "identify", *told)
+
+
+def recorded(task: Task, world: str, folder: Path) -> Path:
+    """Episodes that the reality records, from starts that no evaluation has."""
     config = folder / "collect.yaml"
     config.write_text(yaml.safe_dump({"world": world, "seed": 20260102}))
     how = ("--agent", "scripted", "--noise", "0.2", "--episodes", str(task.recordings))
-    store = _made(folder / "recordings", "collect", "--config", str(config), *how)
-    told = ("--episodes", str(store), "--scene", task.scene)
-    return _made(folder / "identified", "identify", *told)
+    return made(folder / "recordings", "collect", "--config", str(config), *how)
 
 
-def _made(out: Path, *words: str) -> Path:
+def made(out: Path, *words: str) -> Path:
     """The folder ``out``, made by a command where it is not there yet: whole or not at all."""
     if not out.is_dir():
         unfinished = out.with_name(f"{out.name}.unfinished")
@@ -164,7 +173,7 @@ def report(folder: Path, world: str, scenes: Mapping[str, str]) -> None:
     ways: tuple[By, ...] = ("success", "score")
     for by in ways:
         for when, scene in scenes.items():
-            print(f"-- {when} identification, by {by}: {scene}")
+            print(f"-- {when}, by {by}: {scene}")
             beside = Beside(trajectories=folder / "recordings", trajectories_world=scene)
             if when == "after":
                 beside = replace(beside, against=(folder / "before",))
@@ -175,15 +184,18 @@ def report(folder: Path, world: str, scenes: Mapping[str, str]) -> None:
             print("\n".join(trust.lines), flush=True)
 
 
-def main(name: str, folder: Path, real: int = 50, rollouts: int = 4) -> None:
-    """Train, record, identify, evaluate in the three worlds, report."""
-    task = TASKS[name]
-    folder.mkdir(parents=True, exist_ok=True)
-    world = reality(name, task, folder)
-    after = identified(task, world, folder)
-    runs = policies(task, folder)
-    scenes = {"before": task.scene, "after": str(after)}
-    suite = Path(task.suite)
+def evaluated(
+    folder: Path,
+    runs: Sequence[Path],
+    suite: Path,
+    world: str,
+    scenes: Mapping[str, str],
+    real: int,
+    rollouts: int,
+) -> None:
+    """Trials in reality from the first starts of the suite, and from there in every scene; a few
+    starts of all policies at a time.
+    """
     options = EvaluateOptions(suite=suite, workers=0, batch=BATCH, videos=0, repeat=False)
     how = LikeOptions(rollouts=rollouts, real_world=world)
     for starts in range(STARTS, real + 1, STARTS):
@@ -192,6 +204,17 @@ def main(name: str, folder: Path, real: int = 50, rollouts: int = 4) -> None:
             asked = replace(options, worlds=(scene,))
             evaluate_like(runs, folder / "real", folder / when, asked, how=how)
         print(f"{starts} starts of {len(runs)} policies in reality and both scenes", flush=True)
+
+
+def main(name: str, folder: Path, real: int = 50, rollouts: int = 4) -> None:
+    """Train, record, identify, evaluate in the three worlds, report."""
+    task = TASKS[name]
+    folder.mkdir(parents=True, exist_ok=True)
+    world = reality(name, task, folder)
+    after = identified(task, world, folder)
+    runs = policies(task, folder)
+    scenes = {"before": task.scene, "after": str(after)}
+    evaluated(folder, runs, Path(task.suite), world, scenes, real, rollouts)
     report(folder, world, scenes)
 
 

@@ -33,6 +33,8 @@ class CaptureOptions:
     poses: int = 40
     # Pictures of the table by a camera on the flange, all around (0: none).
     scan: int = 40
+    # What stands on the table, by name: objects of capture.yaml, and bodies of the scene.
+    objects: tuple[str, ...] = ()
     # Objects that the gripper then holds, one after the other, before cameras beside the arm that
     # measure depth (their places are known from a board on the flange).
     in_hand: tuple[str, ...] = ()

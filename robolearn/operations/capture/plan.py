@@ -79,7 +79,9 @@ def planned(cell: CellConfig, options: CaptureOptions) -> CaptureConfig:
         made_by="robolearn capture",
         arm=CaptureArm(cell.arm, None if table is None else _rows(inverse(table))),
         board=board_of(options),
-        objects=tuple(CaptureObject(name) for name in options.in_hand),
+        objects=tuple(
+            CaptureObject(n) for n in dict.fromkeys((*options.objects, *options.in_hand))
+        ),
     )
 
 

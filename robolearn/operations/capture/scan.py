@@ -42,8 +42,7 @@ def scan_table(
         q = reach.joints(T_base_camera @ inverse(T_flange_camera), shooting.q)
         if q is None:
             continue
-        shooting.goto(q)
-        taken = shooting.take(camera, None)
+        taken = shooting.take_at(q, camera, None)
         shooting.record()
         if taken.problem:
             spoilt += 1

@@ -95,6 +95,23 @@ class Shooting:
         )
         return replace(taken, problem=problem)
 
+    def take_at(self, q: Joints, camera: str, finder: BoardFinder | None) -> Taken:
+        """Go to ``q`` [rad] and take a picture there. Where the camera has nothing to send (all is
+        nearer than depth is measured, or dark), but has from where the arm came, the pose is of no
+        use, which is the ``problem``; else the camera's error is raised.
+        """
+        before = self.q
+        self.goto(q)
+        try:
+            return self.take(camera, finder)
+        except CameraError as error:
+            T_base_flange = self.arm.fk(self.q)
+            self.goto(before)
+            frame = self._frame(camera, _APART_S)
+            problem = f"{error}; it sees from elsewhere, so the pose is left out"
+            t_s = frame.t_ns * 1e-9 + self._epoch_s
+            return Taken(frame.image, None, t_s, None, T_base_flange, problem)
+
     def judge(self, camera: str) -> DepthJudge:
         """What a camera's depth told so far."""
         return self._judges.setdefault(camera, DepthJudge(camera))

@@ -103,11 +103,11 @@ def capture_cell(
         env.watch(Condition("capture", 0, {}))
         env.home()
         reach = Reach.of(still)
-        taker = _Taker(
+        taker = Taker(
             cell, config, options, operator, tell, reach, Shooting(env, reach.arm, writer)
         )
         taker.boards()
-        calibrated, problem = _calibrated(out, tell)
+        calibrated, problem = calibrated_rig(out, tell)
         taker.in_hand()
         taker.scans(calibrated)
         taker.backgrounds()
@@ -124,7 +124,7 @@ def _silent(text: str) -> None:
     del text
 
 
-def _calibrated(out: Path, tell: Callable[[str], None]) -> tuple[RigCalibrated | None, str]:
+def calibrated_rig(out: Path, tell: Callable[[str], None]) -> tuple[RigCalibrated | None, str]:
     """What the board's pictures say, written into capture.yaml; else why they say nothing."""
     tell("calibrating")
     try:
@@ -151,7 +151,7 @@ def _excited(
 
 
 @dataclass(slots=True)
-class _Taker:
+class Taker:
     """The stages, one camera after the other."""
 
     cell: CellConfig
@@ -223,8 +223,7 @@ class _Taker:
             if q is None:
                 self.shooting.env.home()
                 continue
-            self.shooting.goto(q)
-            taken = self.shooting.take(camera, finder)
+            taken = self.shooting.take_at(q, camera, finder)
             self.shooting.record()
             visited.append(taken.T_base_flange)
             if taken.problem or taken.view is None:

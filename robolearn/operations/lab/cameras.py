@@ -26,6 +26,7 @@ from robolearn.errors import ConfigError, RobolearnError, RobotConnectionError, 
 from robolearn.geometry import ObjectPose, Pose
 from robolearn.seeding import child_seed
 from robolearn.shapes import Floats
+from sim.plants.bracket import Bracket
 from sim.plants.look import Hidden, Look, TrueCamera
 from sim.plants.printed import PrintedBoard
 from sim.plants.pusht import BLOCK
@@ -42,12 +43,15 @@ _SLOTS, _START_S = 16, 60.0
 class LabCameraConfig:
     """One camera of a virtual workcell: ``device`` is what serves, and what it sees is a ``view``
     of Push-T's table, or what a camera of the scene sees that draws the workcell (``of_scene``, its
-    name there; one that is mounted on the arm moves with it).
+    name there; one that is mounted on the arm moves with it), or one that a ``bracket`` fixes to
+    the flange in that scene's pictures.
     """
 
     device: CameraEmulatorConfig = field(default_factory=CameraEmulatorConfig)
     view: TableViewConfig = field(default_factory=TableViewConfig)
     of_scene: str = ""
+    # Of a camera that the scene does not have: where it sits on the arm's flange.
+    bracket: Bracket | None = None
     # Pictures are drawn at this share of their width and height and enlarged, as by blurred optics:
     # without a GPU, what fills a picture of 640 x 480 takes half of the time of drawing it.
     drawn: float = 1.0
@@ -65,6 +69,11 @@ class LabCameraConfig:
             raise ConfigError(
                 f"lab.cameras: '{self.device.name}': drawn, the share of width and height that is"
                 f" drawn, is in [0.1, 1], got {self.drawn}"
+            )
+        if self.bracket is not None and self.of_scene:
+            raise ConfigError(
+                f"lab.cameras: '{self.device.name}' is the scene's camera '{self.of_scene}', or one"
+                " that a bracket fixes to the flange: give 'of_scene' or 'bracket'"
             )
 
     @property
@@ -115,6 +124,13 @@ class Workcell:
     def require_drawn(self, config: LabCameraConfig) -> None:
         """Raise ConfigError unless something draws what a camera sees."""
         where = f"lab.cameras: '{config.device.name}'"
+        if config.bracket is not None:
+            if self.scene is None:
+                raise ConfigError(
+                    f"{where}: no scene draws this workcell, so nothing carries a bracket; describe"
+                    " what it sees with 'view'"
+                )
+            return
         if not config.of_scene:
             if [name for name, _ in self.objects] != [BLOCK]:
                 raise ConfigError(
@@ -298,13 +314,14 @@ def drawing(config: LabCameraConfig, workcell: Workcell, seed: int = 0) -> Drawi
     width, height = config.drawn_px
     hidden = Hidden(seed, lens=config.intrinsics == "drawn", mount=config.pose == "drawn")
     depth, board = config.device.depth is not None, workcell.board
-    if config.of_scene and workcell.scene is not None:
+    if (config.of_scene or config.bracket is not None) and workcell.scene is not None:
         return SceneLook(
             workcell.scene,
-            config.of_scene,
+            config.of_scene or config.device.name,
             width,
             height,
             board=board,
+            bracket=config.bracket,
             depth=depth,
             hidden=hidden,
             quality=config.quality,

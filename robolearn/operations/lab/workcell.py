@@ -22,7 +22,7 @@ from robolearn.geometry import pose, rot_z
 from robolearn.operations.lab.cameras import LabCameraConfig, Workcell
 from robolearn.operations.lab.options import World
 from sim.plants.fingers import SceneFingers
-from sim.plants.grip import DRAWN_BY, GripPlant, GripPlantConfig
+from sim.plants.grip import GripPlant, GripPlantConfig
 from sim.plants.printed import PrintedBoard
 from sim.plants.pusht import BLOCK, PlantConfig, PyBulletPlant
 from sim.plants.scene import ScenePlant, ScenePlantConfig
@@ -90,8 +90,8 @@ def drawn_scene(config: LabConfig) -> ScenePlantConfig | None:
     """The scene that draws a lab's workcell; None: it draws itself (Push-T's table)."""
     if config.world == "mujoco":
         return config.scene
-    gripping = config.world == "pybullet" and config.gripping is not None
-    return ScenePlantConfig(DRAWN_BY) if gripping else None
+    gripping = config.gripping if config.world == "pybullet" else None
+    return None if gripping is None else ScenePlantConfig(gripping.drawn_by)
 
 
 def build_fingers(config: LabConfig, plant: Plant) -> FingerPlant | None:
@@ -111,7 +111,7 @@ def build_fingers(config: LabConfig, plant: Plant) -> FingerPlant | None:
 
 def _grip_plant(gripping: GripPlantConfig, seed: int) -> tuple[Plant, Workcell]:
     plant = GripPlant(gripping, seed)
-    return plant, _drawn_workcell(plant, ScenePlantConfig(DRAWN_BY), gripping.home)
+    return plant, _drawn_workcell(plant, ScenePlantConfig(gripping.drawn_by), gripping.home)
 
 
 def _scene_plant(config: LabConfig, seed: int) -> tuple[Plant, Workcell]:

@@ -86,6 +86,21 @@ def test_the_fingers_pick_the_cube_up_and_put_it_down(cell):
     assert cell.gripper.status()["OBJ"] == 3
 
 
+def test_a_box_lies_there_instead_of_the_cube():
+    plant = GripPlant(GripPlantConfig(box_m=(0.06, 0.05, 0.044), cube_pose=(0.1, 0.0, 0.3)))
+    try:
+        assert plant.true_pose(CUBE)[2] == pytest.approx(0.022)
+        for _ in range(100):
+            plant.step(0.002)
+        at = plant.true_pose(CUBE)
+        assert at[:3] == pytest.approx([0.1, 0.0, 0.022], abs=1e-3)
+    finally:
+        plant.close()
+    for wrong in ((0.06, 0.05), (0.06, 0.05, 0.0), (0.06, float("nan"), 0.05)):
+        with pytest.raises(ConfigError):
+            GripPlantConfig(box_m=wrong)
+
+
 def test_what_does_not_fit_is_refused():
     plant = GripPlant(GripPlantConfig())
     try:

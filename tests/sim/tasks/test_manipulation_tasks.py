@@ -128,6 +128,25 @@ def test_picking_and_placing():
     assert not task.judge(values(cube=there, goal=goal)).success
 
 
+def test_a_box_of_other_sides_is_judged_by_them():
+    """A wide box held over its square is not let go where a cube's fingers would be open."""
+    task = PickPlace(AREA, BOUNDS, sizes_m={CUBE: [0.09, 0.055, 0.044]})
+    goal, there = (0.1, 0.1, 0.0), (0.1, 0.1, 0.022)
+    held = values(tool=there, width=0.055, cube=there, goal=goal)
+    assert not any(task.judge(held).success for _ in range(3))
+    # Across its longer side: between fingers that open wider than ours.
+    turned = values(tool=there, width=0.09, cube=level_pose(*there, math.pi / 2), goal=goal)
+    assert not any(task.judge(turned).success for _ in range(3))
+    for height, success in ((0.022, True), (0.03, False)):
+        task.reset()
+        lies = values(width=0.08, cube=(0.1, 0.1, height), goal=goal)
+        assert [task.judge(lies).success for _ in range(2)] == [False, success]
+    assert task.sample_condition(3).poses[CUBE][2] == 0.022
+    for wrong in ({}, {CUBE: [0.06, 0.05]}, {CUBE: [0.06, 0.0, 0.05]}, {"box/pose": [1, 1, 1]}):
+        with pytest.raises(SceneError, match="expected the three sides"):
+            build_task("pick_place", {"area": AREA, "bounds": BOUNDS, "sizes_m": wrong})
+
+
 def test_troubles_are_named_and_mended():
     task = PickPlace(AREA, BOUNDS)
     goal = (0.1, 0.1, 0.0)

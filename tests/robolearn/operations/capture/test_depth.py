@@ -258,6 +258,28 @@ def test_a_pause_of_the_depth_is_waited_for(tmp_path: Path, bench: Bench) -> Non
     assert scan(bench, begun(tmp_path / "c"), 2) == ["wrist: scan 1 of 2", "wrist: scan 2 of 2"]
 
 
+def test_a_pose_from_which_nothing_is_far_enough_is_left_out(tmp_path: Path, bench: Bench) -> None:
+    """The arm goes back to where depth was measured, to tell a near pose from a dead sensor."""
+    shooting = Shooting(bench, bench.arm, begun(tmp_path / "c"))  # type: ignore[arg-type]
+    good, near = bench.q.copy(), bench.q + 0.1
+    shooting.goto(good)
+
+    def says() -> None:
+        if np.array_equal(bench.q, near):
+            raise CameraError("camera 'wrist' measures no depth anywhere")
+
+    bench.says = says
+    taken = shooting.take_at(near, "wrist", None)
+    assert "measures no depth anywhere" in taken.problem
+    assert "it sees from elsewhere" in taken.problem
+    np.testing.assert_array_equal(taken.T_base_flange, bench.arm.fk(near))
+    np.testing.assert_array_equal(bench.q, good)
+    assert shooting.take_at(good, "wrist", None).problem == ""
+    bench.says = lambda: (_ for _ in ()).throw(CameraError("camera 'wrist' is dead"))
+    with pytest.raises(CameraError, match="is dead"):
+        shooting.take_at(near, "wrist", None)
+
+
 class BoardThere(BoardFinder):
     """Finds the same corners in every picture."""
 

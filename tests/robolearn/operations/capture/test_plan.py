@@ -32,6 +32,14 @@ def test_the_sets_follow_from_what_carries_cameras_and_board() -> None:
     assert both.cameras["wrist"].mount == "flange"
     assert both.arm is not None
     assert both.arm.T_table_base is not None
+    named = CaptureOptions(
+        on_flange=("wrist",), board_on="both", objects=("cube", "mug"), in_hand=("mug",)
+    )
+    with pytest.raises(ConfigError, match="no camera beside the arm measures depth"):
+        planned(load_cell(RIDING), named)
+    named = planned(load_cell(RIDING), replace(named, in_hand=()))
+    assert [o.name for o in named.objects] == ["cube", "mug"]
+    assert [o.name for o in both.objects] == []
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from robolearn.operations.lab.cameras import LabCameraConfig, drawing
 from robolearn.operations.lab.view import lab_view
 from robolearn.operations.lab.workcell import LabConfig, build_plant, load_lab
 from robolearn.spec import to_json
+from sim.plants.bracket import Bracket
 from sim.plants.printed import PrintedBoard
 
 GRIPPER_LAB = Path(__file__).parents[4] / "configs/hardware/lab_ur5e_gripper.yaml"
@@ -143,6 +144,41 @@ def test_cameras_of_a_scene_see_a_board_where_it_is(workcell, where):
     off = found.pixels - pixels[:, :2]
     assert len(off) >= 8
     assert np.abs(off).max() < 0.5, off.round(2)
+
+
+def test_a_bracket_carries_a_camera_that_the_scene_does_not_have(workcell):
+    """It sees a board on the table where its place on the flange says, from two poses."""
+    bracket = Bracket((0.1, 0.0, 0.0), (0.5**0.5, 0.0, 0.0, 0.5**0.5), 50.0)
+    device = dataclasses.replace(SIZE, name="eye", width=640, height=480)
+    config = LabCameraConfig(device, bracket=bracket, intrinsics="drawn")
+    printed = PrintedBoard(BOARD, "table", (0.04, -0.06, 0.002))
+    held = dataclasses.replace(workcell, board=printed)
+    held.require_drawn(config)
+    poses = {"cube": at(0.2, 0.2), "goal": at(0.2, -0.2, 0.0)}
+    with contextlib.closing(drawing(config, held, 5)) as view:
+        truth = view.truth(640, 480)
+        assert truth.where == "flange"
+        np.testing.assert_allclose(truth.T_where_camera, bracket.T_flange_camera, atol=1e-6)
+        for turned in (0.0, 0.15):
+            q = np.array(workcell.home) + np.array([turned, 0, 0, 0, 0, 0])
+            found = BoardFinder(printed.board).find(view.look(q, poses, 0.085).picture)
+            T = inverse(UR5E.fk(q) @ truth.T_where_camera) @ workcell.T_base_table
+            T_camera_board = T @ printed.T_where_board
+            points = found.points @ T_camera_board[:3, :3].T + T_camera_board[:3, 3]
+            pixels = (points / points[:, 2:]) @ truth.K.T
+            assert len(found.pixels) >= 8
+            assert np.abs(found.pixels - pixels[:, :2]).max() < 0.5
+    with pytest.raises(ConfigError, match="'of_scene' or 'bracket'"):
+        dataclasses.replace(config, of_scene="top")
+    bare = dataclasses.replace(workcell, scene=None)
+    with pytest.raises(ConfigError, match="nothing carries a bracket"):
+        bare.require_drawn(config)
+    top = dataclasses.replace(config, device=dataclasses.replace(device, name="top"))
+    with pytest.raises(ConfigError, match="has a camera 'top' already"):
+        drawing(top, workcell)
+    for wrong in ({"quaternion": (1.0, 1.0, 0.0, 0.0)}, {"fovy_deg": 0.0}):
+        with pytest.raises(ConfigError):
+            Bracket(**wrong)
 
 
 def test_lens_and_place_are_drawn_from_the_seed_and_only_when_asked(workcell):
