@@ -42,6 +42,8 @@ _BLOCK_S = 0.5
 _DAMPINGS = (0.03, 1.0, 30.0)
 _LAST_DAMPINGS = (1e-3, 1.0, 100.0, 1e4)
 _FIRST_SMOOTHING_S = 0.015
+# How much of the delay is a filter's, in the other starts.
+_SHARES = (0.5, 0.8)
 # Half a squared standard deviation more would be within the noise.
 _ENOUGH = 0.05
 # Parameters that meet a border in one step are found in so many rounds.
@@ -54,7 +56,7 @@ _ONE_SIDED = 0.1
 class FitConfig:
     """How hard to search."""
 
-    # Starting points besides the scene's own.
+    # Starting points drawn around the scene's own, besides those with its values and other delays.
     starts: int = 2
     # Iterations from every start, on the first seconds [s] of the data.
     first_iterations: int = 2
@@ -125,15 +127,10 @@ class ArmFit:
         """Several starts, then all of the data. DataError when nothing could be simulated."""
         config, model = self._config, self.model
         everything = self._tracks
-        delayed = model.start.copy()
-        delayed[-1] = first_delay_s(everything[0], model)
-        # A filter is a delay to first order: without any, nothing would tell it from one.
-        delayed[-2] = max(delayed[-2], min(_FIRST_SMOOTHING_S, 0.5 * delayed[-1]))
-        delayed[-1] -= delayed[-2]
-        delayed = np.clip(delayed, model.low, model.high)
+        delayed = self._delayed(first_delay_s(everything[0], model))
         first = [_first(self._rollouts, t, config.first_s) for t in everything[:1]]
         rng = np.random.default_rng(config.seed)
-        starts = [delayed, *(self._drawn(delayed, rng) for _ in range(config.starts))]
+        starts = [*delayed, *(self._drawn(delayed[0], rng) for _ in range(config.starts))]
         tried = [self._search(first, x, config.first_iterations) for x in starts]
         best, cost = min(tried, key=lambda found: found[1])
         self._note(f"{len(starts)} starts, {self._rollouts.count} rollouts")
@@ -183,6 +180,21 @@ class ArmFit:
         return np.sqrt(np.mean(np.concatenate(rows) ** 2, axis=0))
 
     # -- the search ------------------------------------------------------------------------------
+
+    def _delayed(self, delay_s: float) -> list[Unknowns]:
+        """Starts with such a delay, of which smoothing is little, half and most. A filter is a
+        delay to first order: without any, nothing would tell it from one; with far too little,
+        servos that grow stiff make up for the rest, and no step leads back from there.
+        """
+        start, out = self.model.start, list[Unknowns]()
+        for smoothing in (min(_FIRST_SMOOTHING_S, 0.5 * delay_s), *(delay_s * s for s in _SHARES)):
+            x = start.copy()
+            x[-2] = max(x[-2], smoothing)
+            x[-1] = delay_s - x[-2]
+            x = np.clip(x, self.model.low, self.model.high)
+            if not any(np.array_equal(x, other) for other in out):
+                out.append(x)
+        return out
 
     def _search(
         self, tracks: Sequence[Track], x: Unknowns, iterations: int

@@ -35,6 +35,7 @@ from robolearn.operations.lab.cameras import LabCameraConfig, drawing
 from robolearn.operations.lab.workcell import build_plant, load_lab
 from robolearn.seeding import child_seed
 from robolearn.types import SampleBatch, SampleBlock, SentBlock
+from tests.waiting import pass_time
 
 # From one picture to the next, as far as whoever asks for them can tell [s].
 _WAIT_S = 0.16
@@ -99,7 +100,7 @@ class _Eye:
 
     def latest(self) -> Frame:
         """A picture of now."""
-        time.sleep(_WAIT_S)
+        pass_time(_WAIT_S)
         exposure = self._bench.look(self._config, self.view)
         taken = self._sensor.taken(exposure)
         image = decode(self._sensor.jpeg(taken.image), self._config.device.name)

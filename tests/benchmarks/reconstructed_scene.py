@@ -24,6 +24,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import yaml
 
+from robolearn.cli.main import main as command
 from robolearn.config import find_config
 from robolearn.operations.capture.options import CaptureOptions
 from robolearn.seeding import child_seed
@@ -180,6 +181,10 @@ def main(folder: Path, real: int = 50, rollouts: int = 1, seed: int = SEED) -> N
     store = recorded(task, world, folder)
     told = ("--episodes", str(store), "--scene", str(reconstructed))
     after = made(folder / "identified", "identify", *told)
+    # What every kitchen has scales for.
+    weighed = ("scene", "override", str(after), CUBE, "--mass-kg", f"{found.mass_kg:.3f}")
+    if command(list(weighed)):
+        raise RuntimeError(f"robolearn {' '.join(weighed)} failed")
     runs = policies(replace(task, trainings=last), folder)
     scenes = {"before": task.scene, "after": str(after)}
     evaluated(folder, runs, suite(found, folder), world, scenes, real, rollouts)

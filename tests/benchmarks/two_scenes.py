@@ -198,7 +198,7 @@ def evaluated(
     """
     options = EvaluateOptions(suite=suite, workers=0, batch=BATCH, videos=0, repeat=False)
     how = LikeOptions(rollouts=rollouts, real_world=world)
-    for starts in range(STARTS, real + 1, STARTS):
+    for starts in (*range(STARTS, real, STARTS), real):
         evaluate(runs, folder / "real", replace(options, worlds=(world,), conditions=starts))
         for when, scene in scenes.items():
             asked = replace(options, worlds=(scene,))

@@ -274,7 +274,7 @@ def test_a_pose_from_which_nothing_is_far_enough_is_left_out(tmp_path: Path, ben
     assert "it sees from elsewhere" in taken.problem
     np.testing.assert_array_equal(taken.T_base_flange, bench.arm.fk(near))
     np.testing.assert_array_equal(bench.q, good)
-    assert shooting.take_at(good, "wrist", None).problem == ""
+    assert "sees from elsewhere" not in shooting.take_at(good, "wrist", None).problem
     bench.says = lambda: (_ for _ in ()).throw(CameraError("camera 'wrist' is dead"))
     with pytest.raises(CameraError, match="is dead"):
         shooting.take_at(near, "wrist", None)
