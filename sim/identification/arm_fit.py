@@ -44,6 +44,9 @@ _LAST_DAMPINGS = (1e-3, 1.0, 100.0, 1e4)
 _FIRST_SMOOTHING_S = 0.015
 # How much of the delay is a filter's, in the other starts.
 _SHARES = (0.5, 0.8)
+# While so little is known, no step is longer than this many beliefs: a servo that has grown thirty
+# times as stiff moves nothing any more, so nothing leads back.
+_FIRST_STEP = 0.5
 # Half a squared standard deviation more would be within the noise.
 _ENOUGH = 0.05
 # Parameters that meet a border in one step are found in so many rounds.
@@ -131,7 +134,7 @@ class ArmFit:
         first = [_first(self._rollouts, t, config.first_s) for t in everything[:1]]
         rng = np.random.default_rng(config.seed)
         starts = [*delayed, *(self._drawn(delayed[0], rng) for _ in range(config.starts))]
-        tried = [self._search(first, x, config.first_iterations) for x in starts]
+        tried = [self._search(first, x, config.first_iterations, _FIRST_STEP) for x in starts]
         best, cost = min(tried, key=lambda found: found[1])
         self._note(f"{len(starts)} starts, {self._rollouts.count} rollouts")
         if not np.isfinite(cost):
@@ -197,8 +200,9 @@ class ArmFit:
         return out
 
     def _search(
-        self, tracks: Sequence[Track], x: Unknowns, iterations: int
+        self, tracks: Sequence[Track], x: Unknowns, iterations: int, longest: float = np.inf
     ) -> tuple[Unknowns, float]:
+        """Where so many iterations lead, none farther than ``longest`` beliefs, and the cost."""
         model, free, belief = self.model, self._free, self.model.belief[self._free]
         answers = self._roll(tracks, x[None])
         cost, damping = self._cost(answers, tracks, x[None])[0], 1.0
@@ -209,7 +213,7 @@ class ArmFit:
             J = self._jacobian(tracks, x, answers)
             gradient = J.T @ r + (x - model.start)[free] / belief**2
             square = J.T @ J + np.diag(belief**-2.0)
-            trials = [self._stepped(x, square, gradient, damping * d) for d in _DAMPINGS]
+            trials = [self._stepped(x, square, gradient, damping * d, longest) for d in _DAMPINGS]
             answered = self._roll(tracks, np.array(trials))
             costs = self._cost(answered, tracks, np.array(trials))
             k = int(np.argmin(np.nan_to_num(costs, nan=np.inf)))
@@ -250,12 +254,21 @@ class ArmFit:
         scale = np.tile(noise / self._noise, len(r) // len(noise))
         return J * scale[:, None], r * scale
 
-    def _stepped(self, x: Unknowns, square: Square, gradient: Searched, damping: float) -> Unknowns:
-        """A damped step inside the bounds: what would leave them goes to the border, and the others
-        make up for it.
+    def _stepped(
+        self,
+        x: Unknowns,
+        square: Square,
+        gradient: Searched,
+        damping: float,
+        longest: float = np.inf,
+    ) -> Unknowns:
+        """A damped step inside the bounds, of at most ``longest`` beliefs: what would leave them
+        goes to the border, and the others make up for it.
         """
         free, out = self._free, x.copy()
-        low, high = self.model.low[free] - x[free], self.model.high[free] - x[free]
+        most = longest * self.model.belief[free]
+        low = np.maximum(self.model.low[free] - x[free], -most)
+        high = np.minimum(self.model.high[free] - x[free], most)
         A = square + damping * np.diag(np.diag(square)) * 1e-3
         inside, step = np.ones(len(free), dtype=bool), np.zeros(len(free))
         for _ in range(_BORDERS):

@@ -156,13 +156,18 @@ def as_area(raw: Sequence[Sequence[float]]) -> Area:
     return ((x0, x1), (y0, y1))
 
 
-def box_of(sizes_m: Mapping[str, Sequence[float]], signal: str) -> tuple[float, float, float]:
-    """Sides [m] of the object behind ``signal``; :class:`DataError` where they are not said."""
-    sides = [float(v) for v in sizes_m.get(signal, ())]
+def box_of(sizes_m: Any, signal: str) -> tuple[float, float, float]:
+    """Sides [m] of the object behind ``signal``, of a mapping by signals; :class:`DataError` where
+    they are not said.
+    """
+    try:
+        sides = [float(v) for v in dict(sizes_m).get(signal, ())]
+    except (TypeError, ValueError):
+        sides = []
     if len(sides) != 3 or not all(0.0 < v < math.inf for v in sides):
         raise DataError(
             f"sizes_m of task.params: expected the three sides [m] of '{signal}', each above 0, got"
-            f" {dict(sizes_m)}"
+            f" {sizes_m}"
         )
     return (sides[0], sides[1], sides[2])
 

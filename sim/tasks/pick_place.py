@@ -53,7 +53,7 @@ class PickPlace:
         area: Sequence[Sequence[float]],
         bounds: Sequence[Sequence[float]],
         min_distance_m: float = 0.10,
-        sizes_m: Mapping[str, Sequence[float]] | None = None,
+        sizes_m: Any = None,
     ) -> None:
         self._area, self._bounds = as_area(area), as_area(bounds)
         x, y, z = box_of({CUBE: (SIDE_M,) * 3} if sizes_m is None else sizes_m, CUBE)

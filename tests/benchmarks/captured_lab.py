@@ -100,7 +100,7 @@ class _Eye:
 
     def latest(self) -> Frame:
         """A picture of now."""
-        pass_time(_WAIT_S)
+        pass_time(_WAIT_S, "cameras send pictures one after the other")
         exposure = self._bench.look(self._config, self.view)
         taken = self._sensor.taken(exposure)
         image = decode(self._sensor.jpeg(taken.image), self._config.device.name)

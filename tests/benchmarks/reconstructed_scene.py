@@ -24,15 +24,18 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import yaml
 
+from eval.trust.pairing import By
 from robolearn.cli.main import main as command
 from robolearn.config import find_config
 from robolearn.operations.capture.options import CaptureOptions
+from robolearn.operations.trust.table import Trust
 from robolearn.seeding import child_seed
 from sim.plants.grip import CUBE
 from sim.scene.load import load_scene
 from tests.benchmarks.captured_lab import capture_in_process
 from tests.benchmarks.two_scenes import (
     TASKS,
+    Task,
     evaluated,
     hidden,
     made,
@@ -42,6 +45,7 @@ from tests.benchmarks.two_scenes import (
 )
 
 SEED, NAME = 19, "pick_place"
+TASK = TASKS[NAME]
 # What is drawn, and between what: the box's width between the fingers, and how much longer it is;
 # its height, which the suite's starts hold above the table in every scene; its density; dry
 # friction on the table; where the table stands [m, kg/m^3].
@@ -90,7 +94,7 @@ def drawn(seed: int) -> Drawn:
 def look(found: Drawn, folder: Path) -> Path:
     """The scene that draws the lab's pictures: the packaged one, changed as the lab is."""
     out = folder / "lab_look"
-    scene = load_scene(TASKS[NAME].scene)
+    scene = load_scene(TASK.scene)
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(scene.path, out)
     tree = ET.parse(out / "scene.xml")
@@ -126,7 +130,7 @@ def cell(found: Drawn, folder: Path) -> dict[str, Any]:
     }
     # As a person measures it who sets the cell up.
     raw["robot"]["tool"]["frame"]["origin_m"] = list(found.origin_m)
-    params = dict(load_scene(TASKS[NAME].scene).config.task.params)
+    params = dict(load_scene(TASK.scene).config.task.params)
     raw["robot"]["task_params"] = {**params, "sizes_m": {f"{CUBE}/pose": list(found.box_m)}}
     return raw
 
@@ -157,7 +161,7 @@ def captured(raw: dict[str, Any], folder: Path, seed: int) -> Path:
 
 def suite(found: Drawn, folder: Path) -> Path:
     """The task's starts, the box lying on the table instead of the cube."""
-    raw = yaml.safe_load(find_config(Path(TASKS[NAME].suite)).read_text())
+    raw = yaml.safe_load(find_config(Path(TASK.suite)).read_text())
     for condition in raw["conditions"]:
         condition["poses"][f"{CUBE}/pose"][2] = round(found.box_m[2] / 2, 6)
     out = folder / "suite.yaml"
@@ -165,31 +169,52 @@ def suite(found: Drawn, folder: Path) -> Path:
     return out
 
 
-def main(folder: Path, real: int = 50, rollouts: int = 1, seed: int = SEED) -> None:
-    """Draw, capture, reconstruct, record, identify, evaluate in the three worlds, report."""
+@dataclass(frozen=True)
+class Rebuilt:
+    """A workcell, its capture, and the scene that was reconstructed from it."""
+
+    raw: dict[str, Any]
+    capture: Path
+    scene: Path
+
+
+def rebuilt(folder: Path, found: Drawn, seed: int) -> Rebuilt:
+    """Capture and reconstruct what was drawn."""
     folder.mkdir(parents=True, exist_ok=True)
-    task = TASKS[NAME]
-    last = {n: replace(t, ages=t.ages[-1:]) for n, t in task.trainings.items()}
-    found = drawn(seed)
     raw = cell(found, folder)
     capture = captured(raw, folder, seed)
+    like = ("--arm", TASK.scene, "--task", NAME)
+    return Rebuilt(raw, capture, made(folder / "reconstructed", "reconstruct", str(capture), *like))
+
+
+def compared(
+    folder: Path, task: Task, real: int = 50, rollouts: int = 1, seed: int = SEED
+) -> dict[By, Trust]:
+    """Draw, capture, reconstruct, record, identify, evaluate in the three worlds, report."""
+    found = drawn(seed)
+    have = rebuilt(folder, found, seed)
+    raw = have.raw
     for side, eyes in (("lab", ("cameras", "board")), ("robot", ("cameras",))):
         raw[side] = {key: value for key, value in raw[side].items() if key not in eyes}
     world = hidden(NAME, task, raw, folder, seed)
-    like = ("--arm", task.scene, "--task", NAME)
-    reconstructed = made(folder / "reconstructed", "reconstruct", str(capture), *like)
     store = recorded(task, world, folder)
-    told = ("--episodes", str(store), "--scene", str(reconstructed))
+    told = ("--episodes", str(store), "--scene", str(have.scene))
     after = made(folder / "identified", "identify", *told)
     # What every kitchen has scales for.
     weighed = ("scene", "override", str(after), CUBE, "--mass-kg", f"{found.mass_kg:.3f}")
     if command(list(weighed)):
         raise RuntimeError(f"robolearn {' '.join(weighed)} failed")
-    runs = policies(replace(task, trainings=last), folder)
+    runs = policies(task, folder)
     scenes = {"before": task.scene, "after": str(after)}
     evaluated(folder, runs, suite(found, folder), world, scenes, real, rollouts)
     print(f"drawn: {found}")
-    report(folder, world, scenes)
+    return report(folder, world, scenes)
+
+
+def main(folder: Path, real: int = 50, rollouts: int = 1, seed: int = SEED) -> None:
+    """Three policies: the last age of each training."""
+    last = {n: replace(t, ages=t.ages[-1:]) for n, t in TASK.trainings.items()}
+    compared(folder, replace(TASK, trainings=last), real, rollouts, seed)
 
 
 if __name__ == "__main__":

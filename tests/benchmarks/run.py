@@ -17,7 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 KEYS = ("name", "unit", "ours", "reference", "ratio", "floor", "holds", "why")
-AREA_TIMEOUT_S = 900
+AREA_TIMEOUT_S, LONG_TIMEOUT_S = 900, 3600
 
 
 def areas() -> list[str]:
@@ -55,7 +55,9 @@ def main(argv: list[str]) -> int:
         command = [sys.executable, "-m", "tests.benchmarks.run", "--here", area]
         try:
             code = subprocess.run(
-                command + (["--long"] if long else []), cwd=ROOT, timeout=AREA_TIMEOUT_S
+                command + (["--long"] if long else []),
+                cwd=ROOT,
+                timeout=LONG_TIMEOUT_S if long else AREA_TIMEOUT_S,
             ).returncode
         except subprocess.TimeoutExpired:
             code = -1

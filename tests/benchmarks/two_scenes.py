@@ -36,6 +36,7 @@ from robolearn.operations.reality.worlds import REALITIES
 from robolearn.operations.suites import world_label
 from robolearn.operations.trial.like import LikeOptions, evaluate_like
 from robolearn.operations.trust.options import Beside
+from robolearn.operations.trust.table import Trust
 from robolearn.operations.trust.trials import trust_of_trials
 from tests.benchmarks.aged_policies import aged
 
@@ -168,9 +169,12 @@ def made(out: Path, *words: str) -> Path:
     return out
 
 
-def report(folder: Path, world: str, scenes: Mapping[str, str]) -> None:
-    """Both reports and their comparison, of success and of score."""
+def report(folder: Path, world: str, scenes: Mapping[str, str]) -> dict[By, Trust]:
+    """Both reports and their comparison, of success and of score; that of the last scene is
+    returned.
+    """
     ways: tuple[By, ...] = ("success", "score")
+    found: dict[By, Trust] = {}
     for by in ways:
         for when, scene in scenes.items():
             print(f"-- {when}, by {by}: {scene}")
@@ -181,7 +185,9 @@ def report(folder: Path, world: str, scenes: Mapping[str, str]) -> None:
                 *([folder / "real"], [folder / when]),
                 real_world=world, sim_world=world_label(scene), beside=beside, by=by,
             )  # fmt: skip
+            found[by] = trust
             print("\n".join(trust.lines), flush=True)
+    return found
 
 
 def evaluated(

@@ -1,4 +1,4 @@
-"""A reconstructed scene takes the task of the scene whose robot it has, for what was found there."""
+"""A scene takes the task of the scene whose robot it has, for what was found on its table."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_task_judges_what_was_found(
 def test_a_task_whose_object_was_not_found_is_refused(
     found: Reconstruction, tmp_path: Path
 ) -> None:
-    with pytest.raises(SceneError, match="three sides .* of 'cube/pose'"):
+    with pytest.raises(SceneError, match=r"three sides .* of 'cube/pose'"):
         write_reconstructed(found, CHOICE, tmp_path / "cell")
     assert not (tmp_path / "cell").exists()
 

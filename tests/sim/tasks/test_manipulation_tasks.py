@@ -142,7 +142,14 @@ def test_a_box_of_other_sides_is_judged_by_them():
         lies = values(width=0.08, cube=(0.1, 0.1, height), goal=goal)
         assert [task.judge(lies).success for _ in range(2)] == [False, success]
     assert task.sample_condition(3).poses[CUBE][2] == 0.022
-    for wrong in ({}, {CUBE: [0.06, 0.05]}, {CUBE: [0.06, 0.0, 0.05]}, {"box/pose": [1, 1, 1]}):
+    sides = ([0.06, 0.05], [0.06, 0.0, 0.05], ["a", 1, 1], 0.05, [float("nan"), 1, 1])
+    for wrong in (
+        {},
+        {"box/pose": [1, 1, 1]},
+        [0.06, 0.05, 0.04],
+        "big",
+        *({CUBE: s} for s in sides),
+    ):
         with pytest.raises(SceneError, match="expected the three sides"):
             build_task("pick_place", {"area": AREA, "bounds": BOUNDS, "sizes_m": wrong})
 

@@ -40,6 +40,10 @@ def test_the_sets_follow_from_what_carries_cameras_and_board() -> None:
     named = planned(load_cell(RIDING), replace(named, in_hand=()))
     assert [o.name for o in named.objects] == ["cube", "mug"]
     assert [o.name for o in both.objects] == []
+    with pytest.raises(ConfigError, match="letters, digits"):
+        planned(
+            load_cell(RIDING), replace(CaptureOptions(on_flange=("wrist",)), objects=("a cup",))
+        )
 
 
 @pytest.mark.parametrize(
