@@ -59,8 +59,9 @@ _ONE_SIDED = 0.1
 class FitConfig:
     """How hard to search."""
 
-    # Starting points drawn around the scene's own, besides those with its values and other delays.
-    starts: int = 2
+    # Starting points drawn around the scene's own, besides those with its values that share the
+    # delay between filter and wait in three ways.
+    starts: int = 0
     # Iterations from every start, on the first seconds [s] of the data.
     first_iterations: int = 2
     first_s: float = 10.0
