@@ -53,6 +53,7 @@ from robolearn.operations.practice.finetune import finetune
 from robolearn.operations.practice.frame import LearnerBuilder, SecondStore
 from robolearn.operations.practice.ledger import Ledger
 from robolearn.operations.practice.listener import PracticeListener
+from robolearn.operations.practice.on_cell import CellPractice, finetune_on_cell
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.training.learner import Taken
 from robolearn.training.run_directory import load_run, policy_hash
@@ -61,6 +62,9 @@ from tests.episodes import small_episode
 from tests.mocks import WalkPolicy
 from tests.robolearn.operations.practice.test_beside import flown
 from tests.robolearn.operations.practice.test_finetune import WORLD, small
+from tests.robolearn.operations.practice.test_on_cell import Told as Listening
+from tests.robolearn.operations.practice.test_on_cell import cell_file
+from tests.robolearn.operations.practice.test_on_cell import small as on_cell
 from tests.two_runs import two_runs
 from tests.waiting import wait_until
 
@@ -582,3 +586,50 @@ def test_the_command_learns_until_it_is_told_to_end(
     wrong = ["finetune", str(parent), "--world", WORLD[0], "--store", str(tmp_path / "s")]
     wrong += ["--out", str(tmp_path / "o"), "--learner", "nonsense"]
     assert main(wrong) == 2
+
+
+@pytest.mark.slow
+def test_an_arm_practises_while_another_machine_learns(parent: Path, tmp_path: Path) -> None:
+    """The emulated arm, with its loop in real time; the cable is pulled in the middle of an episode
+    and put back two episodes later.
+    """
+    cell = cell_file(tmp_path, 46)
+    learner = serving(parent, tmp_path / "there")
+    cable, out = Cable(int(learner.url.rpartition(":")[2])), tmp_path / "out"
+    while_pulled = list[tuple[int, ...]]()
+
+    def told(what: str, text: str) -> None:
+        del text
+        if what == "episode 3":
+            wait_until(lambda: versions(out), 120.0, what="a first version")
+            # The next episode begins at once, and is under way then.
+            threading.Timer(0.3, cable.pull).start()
+        if what in ("episode 4", "episode 5"):
+            while_pulled.append(versions(out))
+        if what == "episode 5":
+            cable.mend()
+            known = max(versions(out))
+            wait_until(lambda: max(versions(out)) > known, 120.0, what="a newer version")
+
+    found = finetune_on_cell(
+        on_cell(parent, practice__max_episodes=8),
+        parent,
+        CellPractice(robot=cell, start_lab=True),
+        tmp_path / "store",
+        out,
+        Listening(told),
+        elsewhere=LearnerAddress(cable.url, TOKEN),
+    )
+    learner.close()
+    cable.close()
+    assert (found.kept, found.sound, found.episodes) == ("last", True, 8)
+    assert len(set(while_pulled)) == 1
+    assert len(while_pulled) == 2
+    flights = Ledger.of(out).flights
+    flown_by = [f.version for f in sorted(flights, key=lambda f: f.number) if f.version is not None]
+    assert flown_by == sorted(flown_by)
+    assert len(set(flown_by)) > 1
+    store = EpisodeStore.open(tmp_path / "store")
+    assert [f.id for f in flights] == list(store.ids())
+    assert EpisodeStore.open(tmp_path / "there" / "copy").log() == store.log()
+    assert load_run(out).provenance["complete"]
