@@ -69,6 +69,8 @@ from tests.two_runs import two_runs
 from tests.waiting import wait_until
 
 TOKEN = "a-token-for-tests-only"
+# Longest wait for a learner that has to start, or to learn, on a busy machine; how often to look.
+BUSY = (400.0, 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -589,6 +591,7 @@ def test_the_command_learns_until_it_is_told_to_end(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_an_arm_practises_while_another_machine_learns(parent: Path, tmp_path: Path) -> None:
     """The emulated arm, with its loop in real time; the cable is pulled in the middle of an episode
     and put back two episodes later.
@@ -601,7 +604,7 @@ def test_an_arm_practises_while_another_machine_learns(parent: Path, tmp_path: P
     def told(what: str, text: str) -> None:
         del text
         if what == "episode 3":
-            wait_until(lambda: versions(out), 120.0, what="a first version")
+            wait_until(lambda: len(versions(out)) > 1, *BUSY, what="a version that may drive")
             # The next episode begins at once, and is under way then.
             threading.Timer(0.3, cable.pull).start()
         if what in ("episode 4", "episode 5"):
@@ -609,7 +612,7 @@ def test_an_arm_practises_while_another_machine_learns(parent: Path, tmp_path: P
         if what == "episode 5":
             cable.mend()
             known = max(versions(out))
-            wait_until(lambda: max(versions(out)) > known, 120.0, what="a newer version")
+            wait_until(lambda: max(versions(out)) > known, *BUSY, what="a newer version")
 
     found = finetune_on_cell(
         on_cell(parent, practice__max_episodes=8),
@@ -628,7 +631,8 @@ def test_an_arm_practises_while_another_machine_learns(parent: Path, tmp_path: P
     flights = Ledger.of(out).flights
     flown_by = [f.version for f in sorted(flights, key=lambda f: f.number) if f.version is not None]
     assert flown_by == sorted(flown_by)
-    assert len(set(flown_by)) > 1
+    # What was learned from those episodes came when the cable was whole again.
+    assert max(versions(out)) > max(while_pulled[0])
     store = EpisodeStore.open(tmp_path / "store")
     assert [f.id for f in flights] == list(store.ids())
     assert EpisodeStore.open(tmp_path / "there" / "copy").log() == store.log()
