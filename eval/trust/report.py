@@ -11,6 +11,7 @@ from eval.statistics.intervals import check_level
 from eval.trust import resampling
 from eval.trust.causes.report import CausesReport
 from eval.trust.closer import Closer
+from eval.trust.endings import Endings
 from eval.trust.estimates import RealEstimate
 from eval.trust.measures import MEASURES, NEEDS_THREE, fisher_z
 from eval.trust.off_policy import OffPolicyRow
@@ -92,6 +93,8 @@ class TaskTrust:
     trajectories: Trajectories | None = None
     # Against another simulator of the same reality.
     closer: Closer | None = None
+    # How trials ended, where they say so.
+    endings: Endings | None = None
 
     @property
     def task(self) -> str:

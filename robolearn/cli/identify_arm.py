@@ -14,6 +14,7 @@ from robolearn.errors import ConfigError
 if TYPE_CHECKING:
     from robolearn.operations.scenes.identify_arm import ArmIdentifyResult
     from sim.identification.arm_identify import ArmErrors, ArmIdentified, Found
+    from sim.identification.gripper_motion import FoundGripper
     from sim.identification.object_forces import Told
     from sim.identification.object_model import FoundObject
 
@@ -72,6 +73,7 @@ def recorded(store: str, scene: str, out: Path, seed: int, *, json: bool) -> int
 
 def _tell(result: ArmIdentifyResult, *, json: bool) -> int:
     if json:
+        from sim.identification.gripper_motion import gripper_document
         from sim.identification.object_model import objects_document
         from sim.identification.write_arm_scene import arm_document
 
@@ -85,6 +87,7 @@ def _tell(result: ArmIdentifyResult, *, json: bool) -> int:
                 "scene_hash": result.scene.content_hash,
                 **arm_document(result.found),
                 "objects": objects_document(result.objects),
+                "gripper": gripper_document(result.gripper),
                 "camera_behind_joints": cameras,
             }
         )
@@ -98,6 +101,8 @@ def _tell(result: ArmIdentifyResult, *, json: bool) -> int:
         say(f"mass of {thing.before.signal}: {_told(thing.mass, thing.before.mass_kg, 'kg')}")
         friction = _told(thing.friction, thing.before.friction_n, "N")
         say(f"friction of {thing.before.signal} on the table: {friction}{_coefficient(thing)}")
+    if result.gripper is not None:
+        _show_gripper(result.gripper)
     for name, c in result.cameras.items():
         say(f"{name} is {1e3 * c.latency_s:.1f} +- {1e3 * c.error_s:.1f} ms behind the joints")
     say(f"delay from a set-point to its effect: {1e3 * found.delay_s:.1f} ms, smoothing included")
@@ -132,6 +137,22 @@ def _show_limits(found: ArmIdentified) -> None:
             continue
         partners = " and ".join(f.partners[:2]) or "several others"
         say(f"{f.name} is told only together with {partners}: by itself it is not known")
+
+
+def _show_gripper(found: FoundGripper) -> None:
+    if not found.known:
+        why = next(t.why for t in (found.delay, found.speed) if t.status == "assumed")
+        say(f"drive of {found.signal}: as the scene has it: {why}")
+        return
+    delay, speed = found.delay, found.speed
+    say(
+        f"delay of {found.signal}: {1e3 * delay.value:.0f} ms  95 %: {1e3 * delay.low:.0f} to"
+        f" {1e3 * delay.high:.0f}, {delay.count} strokes"
+    )
+    say(
+        f"speed of {found.signal}: {speed.value:.3g} m/s  95 %: {speed.low:.3g} to"
+        f" {speed.high:.3g}; {1e3 * found.error_m:.1f} mm left over"
+    )
 
 
 def _told(told: Told, before: float, unit: str) -> str:

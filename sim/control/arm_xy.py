@@ -23,6 +23,7 @@ from robolearn.types import Command, SentBlock
 from sim.control.servos import Gains, apply_gains, servo_lead, setpoint_steps
 from sim.scene.config import SceneConfig, require_name
 from sim.scene.samples import SentLog
+from sim.shapes import Indices
 
 WHERE = "scene.yaml: control"
 
@@ -110,6 +111,11 @@ class ArmXyController:
     def places(self) -> frozenset[str]:
         """The tool."""
         return frozenset((self._config.action,))
+
+    @property
+    def own_delay(self) -> Indices:
+        """None."""
+        return np.array([], dtype=np.intp)
 
     @property
     def slowed(self) -> str:

@@ -35,11 +35,12 @@ from robolearn.geometry import Pose, inverse, pose
 from robolearn.shapes import OwnFloats
 from robolearn.types import Command, SentBlock
 from sim.control.fast_kinematics import FastKinematics
+from sim.control.gripper_drive import DrivenFingers, GripperDrive
 from sim.control.own_arm import arm_of
 from sim.control.servos import Gains, apply_gains, servo_lead, setpoint_steps
 from sim.scene.config import ActionConfig, SceneConfig, require_name, world_pose
 from sim.scene.samples import SentLog
-from sim.shapes import Values
+from sim.shapes import Indices, Values
 
 WHERE = "scene.yaml: control"
 # One step of inverse kinematics per tick follows a moving target to a fraction of a millimetre and
@@ -57,7 +58,8 @@ class GripperConfig:
 
     For two slides that move together the ratio is 2, for a jaw it is the length of its lever.
     ``joints``: the driven one first, then those that follow it. ``max_speed`` [m/s] and
-    ``max_acceleration`` [m/s^2] of the opening.
+    ``max_acceleration`` [m/s^2] of the opening; with ``drive`` (identified) it moves as that does,
+    and what delays and smooths the scene's set-points is the arm's alone.
     """
 
     action: str
@@ -66,6 +68,7 @@ class GripperConfig:
     ratio: float = 2.0
     max_speed: float = 0.1
     max_acceleration: float = 1.0
+    drive: GripperDrive | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +283,13 @@ class _Gripper:
         joint = _id(model, mujoco.mjtObj.mjOBJ_JOINT, cfg.joints[0])
         self.low, self.high = (float(v) for v in model.jnt_range[joint])
         self.q = self.high
+        self.fingers: DrivenFingers | None = None
+
+    def drive(self, period_s: float) -> None:
+        """Make the drive of a gripper that has its own; ``period_s`` of its set-points."""
+        drive = self.cfg.drive
+        if drive is not None:
+            self.fingers = DrivenFingers(drive, self.cfg.ratio, period_s)
 
     def limits(self) -> JointLimits:
         """Of the driven slide."""
@@ -296,6 +306,8 @@ class _Gripper:
         self.q = self.high
         if self.cfg.action in poses:
             self.q = self._slide(poses[self.cfg.action][0])
+        if self.fingers is not None:
+            self.fingers.reset(self.q)
 
     def follow(self, value: Values) -> Values:
         """Take an opening [m]."""
@@ -329,14 +341,23 @@ class ArmsController:
         self._path = JointPath(
             JointLimits(*joined), 1.0 / config.rate_hz, self._rows, cfg.natural_frequency
         )
-        for arm in self._arms:
-            arm.limit(self._steps * config.physics.timestep_s)
+        period_s = self._steps * config.physics.timestep_s
+        for part in self._arms:
+            part.limit(period_s)
+        for part in self._grippers:
+            part.drive(period_s)
         # Columns of the arms whose tool is limited.
         ends = list(itertools.accumulate(len(a.ctrl) for a in self._arms))
         self._driven = [
             (arm, arm.drive, slice(end - len(arm.ctrl), end))
             for arm, end in zip(self._arms, ends, strict=True)
             if arm.drive is not None
+        ]
+        # And of grippers with a drive of their own, which come after all arms.
+        self._fingers = [
+            (gripper, gripper.fingers, ends[-1] + k)
+            for k, gripper in enumerate(self._grippers)
+            if gripper.fingers is not None
         ]
         # A set-point holds for several physics steps; the middle of its interval is the fairest.
         half_s = 0.5 * self._steps * config.physics.timestep_s
@@ -358,6 +379,11 @@ class ArmsController:
         for arm in self._arms:
             names |= {arm.tool_signal, arm.joint_signal}
         return frozenset(names | {g.cfg.action for g in self._grippers})
+
+    @property
+    def own_delay(self) -> Indices:
+        """Grippers with a drive of their own."""
+        return self._ctrl[[column for _, _, column in self._fingers]]
 
     @property
     def slowed(self) -> str:
@@ -400,6 +426,10 @@ class ArmsController:
             for arm, drive, columns in self._driven:
                 for k in range(self._rows):
                     q[k, columns], qd[k, columns] = arm.advance(drive), drive.qd
+            for gripper, fingers, column in self._fingers:
+                fingers.seen(float(data.qpos[gripper.qpos[0]]), gripper.q)
+                for k in range(self._rows):
+                    q[k, column], qd[k, column] = fingers.advance(gripper.q)
             self._table = list(q + self._ahead_s * qd)
         data.ctrl[self._at] = self._table[row]
         self._row = (row + 1) % self._rows

@@ -14,7 +14,7 @@ import numpy as np
 
 from robolearn.types import Command, SentBlock
 from sim.control.planar import Controller
-from sim.shapes import Values
+from sim.shapes import Indices, Values
 
 
 class CriticalFilter:
@@ -45,16 +45,18 @@ class DelayedController:
     """``inner`` with every set-point written ``steps`` physics steps later, and with a lag of
     ``smoothing_steps`` of them behind a critically damped filter (0: none).
 
-    Until the first one arrives, the actuators hold what the reset gave them.
+    Until the first one arrives, the actuators hold what the reset gave them. Actuators with a delay
+    of their own get theirs at once.
     """
 
     def __init__(self, inner: Controller, steps: int, smoothing_steps: float = 0.0) -> None:
         self._inner, self._delay = inner, steps
         self._every = 1 if smoothing_steps else gcd(inner.every, steps)
         self._filter = CriticalFilter(smoothing_steps) if smoothing_steps else None
+        self._at_once = inner.own_delay
         self._step = 0
         self._waiting: deque[tuple[int, Values]] = deque()
-        self._now = np.zeros(0)
+        self._now = self._own = np.zeros(0)
 
     @property
     def every(self) -> int:
@@ -65,6 +67,11 @@ class DelayedController:
     def places(self) -> frozenset[str]:
         """As ``inner``."""
         return self._inner.places
+
+    @property
+    def own_delay(self) -> Indices:
+        """As ``inner``."""
+        return self._at_once
 
     @property
     def slowed(self) -> str:
@@ -78,6 +85,7 @@ class DelayedController:
         self._inner.reset(model, data, poses)
         self._waiting.clear()
         self._step, self._now = 0, data.ctrl.copy()
+        self._own = self._now[self._at_once]
         if self._filter is not None:
             self._filter.reset(self._now)
 
@@ -90,9 +98,12 @@ class DelayedController:
         if self._step % self._inner.every == 0:
             self._inner.substep(model, data)
             self._waiting.append((self._step + self._delay, data.ctrl.copy()))
+            self._own = data.ctrl[self._at_once]
         while self._waiting and self._waiting[0][0] <= self._step:
             self._now = self._waiting.popleft()[1]
         data.ctrl[:] = self._now if self._filter is None else self._filter.step(self._now)
+        if len(self._own):
+            data.ctrl[self._at_once] = self._own
         self._step += self._every
 
     def sent(self) -> SentBlock:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import mujoco
+import numpy as np
 
 from robolearn.types import Command, SentBlock
 from sim.scene.config import SceneConfig
 from sim.scene.samples import SentLog
+from sim.shapes import Indices
 
 
 class NoController:
@@ -28,6 +30,11 @@ class NoController:
     def places(self) -> frozenset[str]:
         """None."""
         return frozenset()
+
+    @property
+    def own_delay(self) -> Indices:
+        """None."""
+        return np.array([], dtype=np.intp)
 
     @property
     def slowed(self) -> str:

@@ -20,6 +20,7 @@ from sim.control.arms import ArmsController
 from sim.control.none import NoController
 from sim.scene.config import Frame, SceneConfig, frame_of, require_name
 from sim.scene.samples import SentLog
+from sim.shapes import Indices
 
 
 @runtime_checkable
@@ -56,6 +57,13 @@ class Controller(Protocol):
 
     def sent(self) -> SentBlock:
         """What was sent since the last call."""
+        ...
+
+    @property
+    def own_delay(self) -> Indices:
+        """Actuators (indices of ``data.ctrl``) whose commands go another way than the arm's, so
+        that what delays a scene's set-points is not theirs.
+        """
         ...
 
     @property
@@ -118,6 +126,11 @@ class PlanarController:
     def places(self) -> frozenset[str]:
         """The tool."""
         return frozenset((self._config.action,))
+
+    @property
+    def own_delay(self) -> Indices:
+        """None."""
+        return np.array([], dtype=np.intp)
 
     @property
     def slowed(self) -> str:

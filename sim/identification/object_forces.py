@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float64
@@ -82,6 +82,19 @@ class Told:
     count: int
     status: Status
     why: str = ""
+
+
+def told_document(told: Told, before: float | None) -> dict[str, Any]:
+    """Plain values of one number; ``before``: the scene's, None where it has none."""
+    if told.status == "assumed":
+        return {"before": before, "status": "assumed", "why": told.why}
+    return {
+        "before": before,
+        "after": told.value,
+        "interval": [told.low, told.high],
+        "from": told.count,
+        "status": told.status,
+    }
 
 
 @dataclass(frozen=True, slots=True)

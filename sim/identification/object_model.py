@@ -22,6 +22,7 @@ from sim.identification.object_forces import (
     Told,
     friction_of,
     mass_of,
+    told_document,
 )
 from sim.perturbations.model import object_bodies
 from sim.plants.mount import find_mount
@@ -104,8 +105,8 @@ def objects_document(found: Sequence[FoundObject]) -> dict[str, Any]:
     """Plain values for JSON and YAML, by the object's signal."""
     return {
         one.before.signal: {
-            "mass_kg": _document(one.mass, one.before.mass_kg),
-            "friction_n": _document(one.friction, one.before.friction_n),
+            "mass_kg": told_document(one.mass, one.before.mass_kg),
+            "friction_n": told_document(one.friction, one.before.friction_n),
             "coefficient": {
                 "before": one.before.friction_n / (G * one.before.mass_kg),
                 "after": None if one.status == "assumed" else one.coefficient,
@@ -113,18 +114,6 @@ def objects_document(found: Sequence[FoundObject]) -> dict[str, Any]:
             },
         }
         for one in found
-    }
-
-
-def _document(told: Told, before: float) -> dict[str, Any]:
-    if told.status == "assumed":
-        return {"before": before, "status": "assumed", "why": told.why}
-    return {
-        "before": before,
-        "after": told.value,
-        "interval": [told.low, told.high],
-        "from": told.count,
-        "status": told.status,
     }
 
 

@@ -19,6 +19,7 @@ import yaml
 from robolearn.config import load_yaml
 from robolearn.errors import SceneError
 from sim.identification.arm_identify import ArmIdentified, ArmIdentifyConfig
+from sim.identification.gripper_motion import FoundGripper, gripper_document
 from sim.identification.object_model import FoundObject, objects_document, write_objects
 from sim.identification.write_scene import versions
 from sim.plants.mount import find_mount, tip_in_last_link
@@ -41,6 +42,7 @@ def write_identified_arm(
     out: Path,
     source: str = "",
     objects: Sequence[FoundObject] = (),
+    gripper: FoundGripper | None = None,
 ) -> Scene:
     """Write ``out`` (a folder) from the template and what was found; return it validated.
 
@@ -54,6 +56,12 @@ def write_identified_arm(
         notes = write_objects(folder, objects)
         raw = load_yaml(template.path / "scene.yaml")
         _write_control(result, raw, template.config.physics.timestep_s)
+        if gripper is not None and gripper.known:
+            raw["control"]["arms"][0]["gripper"]["drive"] = {
+                "delay_s": _short(gripper.delay.value),
+                "speed": _short(gripper.speed.value),
+                "pulls_on": gripper.pulls_on,
+            }
         raw["name"] = out.name
         raw["description"] = f"{template.name} with the arm identified from motions."
         raw["provenance"] = {
@@ -62,6 +70,7 @@ def write_identified_arm(
             "details": {
                 **arm_provenance(result, template, config),
                 "objects": objects_document(objects),
+                "gripper": gripper_document(gripper),
                 "not_written": notes,
             },
         }

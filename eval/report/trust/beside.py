@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eval.report.text import estimate_text
+from eval.report.text import estimate_text, reason_words
 from eval.trust.closer import Change, Closer
+from eval.trust.endings import Endings
 from eval.trust.measures import MEASURES
 from eval.trust.report import TaskTrust
 from eval.trust.trajectories import Trajectories
@@ -28,6 +29,8 @@ class Panel:
 def panels(t: TaskTrust) -> tuple[Panel, ...]:
     """What there is of a task."""
     found: list[Panel] = []
+    if t.endings is not None:
+        found.append(_endings(t.endings))
     if t.closer is not None:
         found.append(_closer(t.closer))
     if t.variants is not None:
@@ -43,6 +46,40 @@ def panel_lines(panel: Panel) -> list[str]:
     widths = [max(len(row[i]) for row in table) for i in range(len(panel.header))]
     rows = ["  ".join(f"{c:<{w}}" for c, w in zip(r, widths, strict=True)).rstrip() for r in table]
     return [f"  {panel.title}", *(f"    {row}" for row in rows), *(f"  {s}" for s in panel.said)]
+
+
+def _endings(found: Endings) -> Panel:
+    rows = [
+        (
+            reason_words(r.reason) or "not said",
+            f"{100 * r.real:.1f} %",
+            f"{100 * r.sim:.1f} %",
+            estimate_text(r.difference, sign=True),
+        )
+        for r in found.rows
+    ]
+    how = f"of {found.cells} policies and starts, each counted once; interval over starts"
+    return Panel(
+        "How trials ended",
+        (how, *_lacking(found)),
+        ("end", "in reality", "in simulation", "difference"),
+        tuple(rows),
+    )
+
+
+def _lacking(found: Endings) -> list[str]:
+    """Of ways to end that the simulator does not know, what they do to the outcome."""
+    names = [f"'{reason_words(r.reason)}'" for r in found.rows if r.lacking]
+    if not names:
+        return []
+    elsewhere = "nothing else happened in reality"
+    if found.bias_elsewhere is not None:
+        elsewhere = (
+            f"over the {found.elsewhere} other policies and starts simulated outcomes are"
+            f" {found.bias_elsewhere:+.3f} from the real ones, over all {found.bias:+.3f}"
+        )
+    what = f"{' and '.join(names)} is how real trials end and no simulated one does"
+    return [f"{what}: the simulator lacks it; {elsewhere}"]
 
 
 def _closer(found: Closer) -> Panel:

@@ -73,6 +73,7 @@ def _object(t: TaskTrust, report: TrustReport) -> dict[str, Any]:
         "variants": t.variants,
         "trajectories": t.trajectories,
         "closer": t.closer,
+        "endings": t.endings,
         "top1": t.choice,
         "worst_pair": t.worst,
         "convention": report.convention,

@@ -25,6 +25,7 @@ from robolearn.errors import ConfigError, DataError
 from robolearn.operations.cell.lab import cell_lab
 from robolearn.operations.cell.operator import CellOperator
 from robolearn.operations.scenes.handled_objects import found_objects, handled_episodes
+from robolearn.operations.scenes.recorded_gripper import recorded_gripper
 from robolearn.shapes import FloatRows
 from sim.identification.arm_excitation import (
     Excitation,
@@ -36,6 +37,7 @@ from sim.identification.arm_excitation import (
 from sim.identification.arm_identify import ArmIdentified, ArmIdentifyConfig, identify_arm
 from sim.identification.arm_model import ArmModel
 from sim.identification.arm_motion import ArmMotion, require_usable
+from sim.identification.gripper_motion import FoundGripper
 from sim.identification.object_model import FoundObject
 from sim.identification.write_arm_scene import write_identified_arm
 from sim.scene.config import Scene
@@ -51,7 +53,8 @@ _HELD_OUT_S = 12.0
 class ArmIdentifyResult:
     """The scene package that was written to ``out``, what was found of the arm, how late each
     camera is behind the joints (by signal; only of episodes with pictures), and what was found of
-    the objects that were handled (only of episodes with forces at the tool).
+    the objects that were handled (only of episodes with forces at the tool) and of the gripper
+    (only of episodes, of an arm that has one).
     """
 
     out: Path
@@ -59,6 +62,7 @@ class ArmIdentifyResult:
     found: ArmIdentified
     cameras: dict[str, Latency]
     objects: tuple[FoundObject, ...] = ()
+    gripper: FoundGripper | None = None
 
 
 def identify_cell(
@@ -128,7 +132,8 @@ def identify_episodes(
 ) -> ArmIdentifyResult:
     """Identify the arm of ``scene`` from what a store recorded of set-points and joints, of the
     first ``episodes`` (None: all) up to a minute; a fifth of them is checked on. Mass and friction
-    of objects are found from all of these episodes that recorded forces at the tool.
+    of objects are found from all of these episodes that recorded forces at the tool, delay and
+    speed of the gripper from all that recorded its width.
 
     Episodes without joints or set-points, with holes or of another arm are left out and named.
     Errors: :class:`DataError` where nothing is left, or the arm hardly moves; :class:`ConfigError`,
@@ -150,10 +155,11 @@ def identify_episodes(
     cameras = _camera_latencies(recorded)
     handled = handled_episodes(opened, ids, template)
     objects, notes = found_objects(handled, template)
-    found = dataclasses.replace(found, notes=(*left_out, *found.notes, *notes))
+    gripper, said = recorded_gripper(opened, ids, template)
+    found = dataclasses.replace(found, notes=(*left_out, *found.notes, *notes, *said))
     source = f"store {store.name}"
-    written = write_identified_arm(found, template, settings, out, source, objects)
-    return ArmIdentifyResult(out, written, found, cameras, objects)
+    written = write_identified_arm(found, template, settings, out, source, objects, gripper)
+    return ArmIdentifyResult(out, written, found, cameras, objects, gripper)
 
 
 def _usable(

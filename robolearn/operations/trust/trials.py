@@ -8,6 +8,7 @@ from pathlib import Path
 
 from eval.trust.causes.report import CausesReport
 from eval.trust.closer import closer
+from eval.trust.endings import endings
 from eval.trust.estimates import real_estimate
 from eval.trust.off_policy import Recorded, off_policy_row
 from eval.trust.pairing import By, PairedTask, agreement, paired_tasks
@@ -76,6 +77,7 @@ def trust_of_trials(
             off_policy=tuple(off_policy_row(r, task.table, hashes, seed) for r in recorded),
             variants=variants(task, *(_of_task(side, judged.task) for side in changed)),
             trajectories=motions,
+            endings=endings(task, *_of_both(real_trials, sim_trials, judged.task)),
             closer=None
             if judged.task not in others
             else closer(others[judged.task], task, level=level, seed=seed),
@@ -121,6 +123,15 @@ def _of_task(side: Changed, task: str) -> Changed:
         name: tuple(r for r in found if (r.suite.partition("@")[0] or r.env) == task)
         for name, found in side.items()
     }
+
+
+def _of_both(
+    real: Sequence[TrialRecord], sim: Sequence[TrialRecord], task: str
+) -> list[tuple[TrialRecord, ...]]:
+    """The trials of one suite that both sides have, in the same version."""
+    both = {r.suite for r in real} & {r.suite for r in sim}
+    suites = {r.suite for r in real if (r.suite.partition("@")[0] or r.env) == task} & both
+    return [tuple(r for r in side if r.suite in suites) for side in (real, sim)]
 
 
 def _others(real: Sequence[TrialRecord], beside: Beside, by: By) -> Mapping[str, PairedTask]:

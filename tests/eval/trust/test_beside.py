@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from eval.trust.closer import closer
+from eval.trust.endings import endings
 from eval.trust.pairing import PairedTask, paired_tasks
 from eval.trust.trajectories import Replay, trajectories
 from eval.trust.variants import variants
@@ -123,6 +125,46 @@ def test_errors_grow() -> None:
     assert trajectories(still[:2], "store", "scene").rows == ()
 
 
+def test_how_trials_end() -> None:
+    def ended(kind: str, by_start: dict[int, str]) -> list[TrialRecord]:
+        return [
+            trial(f"p{k}", kind, i, float(not why), not why, again, kind=kind,
+                  reason=why or "success", episode=f"{k} {i} {again}" if kind == "robot" else "")
+            for k in range(3)
+            for i in range(STARTS)
+            for again in range(2)
+            for why in (by_start.get(i, ""),)
+        ]  # fmt: skip
+
+    stopped = dict.fromkeys(range(8), "safety_stop")
+    late = {8: "time_limit", 9: "time_limit"}
+    real, sim = ended("robot", {**stopped, **late}), ended("sim", late)
+    found = endings(paired(real, sim), real, sim)
+    assert found is not None
+    assert [(r.reason, r.real, r.sim) for r in found.rows] == [
+        ("success", pytest.approx(14 / 24), pytest.approx(22 / 24)),
+        ("safety_stop", pytest.approx(8 / 24), 0.0),
+        ("time_limit", pytest.approx(2 / 24), pytest.approx(2 / 24)),
+    ]
+    assert [r.reason for r in found.rows if r.lacking] == ["safety_stop"]
+    assert (found.cells, found.elsewhere) == (72, 48)
+    assert found.bias == pytest.approx(8 / 24)
+    assert found.bias_elsewhere == pytest.approx(0.0)
+    # The same ends on both sides lack nothing; trials that do not say are left out.
+    both = ended("sim", {**stopped, **late})
+    same = endings(paired(real, both), real, both)
+    assert same is not None
+    assert (same.bias, same.bias_elsewhere) == (0.0, None)
+    silent = [dataclasses.replace(r, reason="") for r in sim]
+    assert endings(paired(real, silent), real, silent) is None
+    # One unlucky trial of seventy is no way to fail.
+    once = ended("robot", {})
+    once[0] = dataclasses.replace(once[0], success=False, score=0.0, reason="safety_stop")
+    rare = endings(paired(once, sim), once, sim)
+    assert rare is not None
+    assert not any(r.lacking for r in rare.rows)
+
+
 def test_motions_of_a_store_are_replayed_in_the_simulator(tmp_path: Path, capsys) -> None:
     store = tmp_path / "store"
     assert main(["data", "import", str(pusht_demonstrations_path()), "--out", str(store),
@@ -163,7 +205,11 @@ def test_the_command_shows_them(tmp_path: Path, capsys) -> None:
     assert found["trajectories"] is None
     assert main(words) == 0
     said = capsys.readouterr().out
-    for words_ in ("Does it know which change hurts?", "closer to reality than the other: yes"):
+    for words_ in (
+        "How trials ended",
+        "Does it know which change hurts?",
+        "closer to reality than the other: yes",
+    ):
         assert words_ in said
         assert words_.partition(":")[0].lower() in page.read_text().lower()
         assert words_ in text.read_text()
