@@ -4,8 +4,9 @@ The weighted squares of all joints' errors are minimised together with those of 
 what is believed before any data (the scene's own values, believed only roughly), so that what the
 data do not tell stays as it was. One Jacobian costs as many rollouts as there are *kinds* of
 parameters: a joint's own parameters hardly move the other joints of a servoed arm, so those of one
-kind are varied at once (Curtis, Powell and Reid, 1974). The last ones, from which intervals come,
-are complete and from both sides. Several starts are tried on a part of the data.
+kind are varied at once (Curtis, Powell and Reid, 1974). Those of the last steps are complete, and
+that of the solution, from which intervals come, is from both sides, too. Several starts are tried
+on a part of the data.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class FitConfig:
     first_s: float = 10.0
     # Iterations on all of the data, at most.
     iterations: int = 5
-    # ... and with complete Jacobians, each at two rollouts per unknown.
+    # ... and with complete Jacobians, each at one rollout per unknown.
     last_iterations: int = 3
     seed: int = 0
     threads: int = 2
@@ -154,7 +155,7 @@ class ArmFit:
         return x
 
     def judged(self, x: Unknowns) -> Fitted:
-        """How sure a solution is; two rollouts more per unknown unless the search ended here."""
+        """How sure a solution is; two rollouts more per unknown."""
         evidence = self.evidence(x)
         step, found = interval_of(evidence)
         square = evidence.jacobian.T @ evidence.jacobian + np.diag(evidence.belief**-2.0)
@@ -236,7 +237,7 @@ class ArmFit:
         model, free, belief, tracks = (
             *(self.model, self._free, self.model.belief[self._free], self._tracks),
         )
-        J, r = self._looked_at(x)
+        J, r = self._full_jacobian(tracks, x, both=False)
         cost = 0.5 * float(r @ r + (((x - model.start)[free] / belief) ** 2).sum())
         gradient = J.T @ r + (x - model.start)[free] / belief**2
         square = J.T @ J + np.diag(belief**-2.0)
@@ -249,7 +250,7 @@ class ArmFit:
         """The complete Jacobian and the residuals over the noise, kept for the same ``x``."""
         known = self._looked
         if known is None or not np.array_equal(known[0], x):
-            known = (x, self._noise, *self._full_jacobian(self._tracks, x))
+            known = (x, self._noise, *self._full_jacobian(self._tracks, x, both=True))
             self._looked = known
         _, noise, J, r = known
         scale = np.tile(noise / self._noise, len(r) // len(noise))
@@ -328,21 +329,24 @@ class ArmFit:
         self._noise = np.full(self.model.arm.dof, noise_rad)
         return self._jacobian(tracks, x, self._roll(tracks, x[None]))
 
-    def _full_jacobian(self, tracks: Sequence[Track], x: Unknowns) -> tuple[Jacobian, Residuals]:
-        """One parameter after the other ``[rows, p]``, of those that are searched; and the
-        residuals ``[rows]`` at ``x``.
+    def _full_jacobian(
+        self, tracks: Sequence[Track], x: Unknowns, *, both: bool
+    ) -> tuple[Jacobian, Residuals]:
+        """One parameter after the other ``[rows, p]``, of those that are searched, to ``both``
+        sides or by shorter steps to one; and the residuals ``[rows]`` at ``x``.
         """
         steps, free = self._steps(x), self._free
-        beyond = (x - steps < self.model.low) | (x - steps > self.model.high)
-        # At a border a shorter step to one side only.
-        steps = np.where(beyond, _ONE_SIDED * steps, steps)
-        behind = np.where(beyond, 0.0, steps)
-        vectors = np.concatenate([x[None], x + np.diag(steps)[free], (x - np.diag(behind))[free]])
+        # At a border, too, a shorter step to one side only.
+        alone = (x - steps < self.model.low) | (x - steps > self.model.high) | (not both)
+        steps = np.where(alone, _ONE_SIDED * steps, steps)
+        behind = np.where(alone, 0.0, steps)
+        back = (x - np.diag(behind))[free] if both else x[None][:0]
+        vectors = np.concatenate([x[None], x + np.diag(steps)[free], back])
         answers, span = self._roll(tracks, vectors), (steps + behind)[free]
         blocks: list[FloatRows] = []
         for a in answers:
-            ahead, back = a[1 : 1 + len(free)], a[1 + len(free) :]
-            change = (ahead - back) / self._noise / span[:, None, None]
+            ahead, here = a[1 : 1 + len(free)], a[1 + len(free) :] if both else a[:1]
+            change = (ahead - here) / self._noise / span[:, None, None]
             blocks.append(change.reshape(len(free), -1).T)
         return np.concatenate(blocks), self._residuals([a[:1] for a in answers], tracks)[0]
 
