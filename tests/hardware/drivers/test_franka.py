@@ -25,7 +25,7 @@ from robolearn.errors import (
     StaleSignalError,
 )
 from tests.robot_contract import RobotContract, wait_for_fault
-from tests.waiting import wait_for_error
+from tests.waiting import wait_for_error, wait_until
 
 START = [0.0, -0.7, 0.0, -2.2, 0.0, 1.6, 0.8]
 
@@ -158,7 +158,8 @@ def test_a_stop_of_the_arm_is_latched_until_a_reconnect(device, make, mode, ours
     device.mode = mode
     wait_for_fault(robot)
     assert robot.state().mode is ours
-    assert device.stops >= 1
+    # The fault is known before the device was told.
+    wait_until(lambda: device.stops >= 1, 2.0, what="a stop of the device")
     device.mode = Mode.Idle
     with pytest.raises(RobotError, match=f"reports {mode.name}"):
         robot.servo(np.array(START))
