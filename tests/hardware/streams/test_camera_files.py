@@ -8,6 +8,7 @@ import pytest
 
 from hardware.devices.camera import StreamConfig
 from hardware.devices.camera_config import CameraConfig
+from hardware.emulators.sensor import Sensor
 from hardware.streams.camera_streams import CameraStreams
 from hardware.streams.signal_buffer import SignalBuffer
 from hardware.teleop.page.pictures import LONGEST, shown_as
@@ -30,14 +31,13 @@ NOTHING = np.zeros(0, dtype=np.int64)
 def emulated(monkeypatch):
     """A camera, and every file that it has sent."""
     made, sent = EmulatedCamera(), []
-    sensor = made.device._sensor
-    jpeg = sensor.jpeg
+    jpeg = Sensor.jpeg
 
-    def kept(image):
-        sent.append(jpeg(image))
+    def kept(sensor, image):
+        sent.append(jpeg(sensor, image))
         return sent[-1]
 
-    monkeypatch.setattr(sensor, "jpeg", kept)
+    monkeypatch.setattr(Sensor, "jpeg", kept)
     yield made, sent
     made.close()
 
@@ -101,14 +101,14 @@ def test_what_is_asked_for_otherwise_is_made_here(tmp_path, emulated, change):
 def test_files_that_readers_may_show_otherwise_are_pictures_like_all_others(
     tmp_path, emulated, monkeypatch
 ):
-    made, sent = emulated
+    _, sent = emulated
 
-    def remarked(image):
+    def remarked(_, image):
         jpeg = cv2.imencode(".jpg", image)[1].tobytes()
         sent.append(jpeg[:2] + b"\xff\xfe\x00\x08remark" + jpeg[2:])
         return sent[-1]
 
-    monkeypatch.setattr(made.device._sensor, "jpeg", remarked)
+    monkeypatch.setattr(Sensor, "jpeg", remarked)
     stored, shown, episode = filmed(tmp_path, emulated, ticks=3)
     assert not {stored.encoded_frame(row) for row in range(stored.shape[0])} & set(sent)
     assert "frames_as_sent" not in episode.meta.provenance["recorder"]

@@ -38,7 +38,7 @@ def test_the_last_picture_decides_and_says_how_often_it_errs(
 ) -> None:
     practice = session(tmp_path, Counting())
     practice.judge = EpisodeJudge(classifier, tmp_path / "store")
-    store = EpisodeStore.open(tmp_path / "store")
+    store = EpisodeStore.create(tmp_path / "store")
     with store.writer() as writer:
         practice.writer = writer
         flown = list[Flown]()
