@@ -125,8 +125,6 @@ class ArmFit:
         self._free = np.flatnonzero(searched)
         self._noise = np.full(self.model.arm.dof, _START_RAD)
         self._note = note
-        # The last complete Jacobian with its unknowns and noise.
-        self._looked: tuple[Unknowns, Joints, Jacobian, Residuals] | None = None
 
     def solve(self) -> Unknowns:
         """Several starts, then all of the data. DataError when nothing could be simulated."""
@@ -173,7 +171,7 @@ class ArmFit:
 
     def evidence(self, x: Unknowns) -> Evidence:
         """What the data say near ``x``."""
-        J, r = self._looked_at(x)
+        J, r = self._full_jacobian(self._tracks, x, both=True)
         belief = self.model.belief[self._free]
         block = self.model.arm.dof * max(1, round(_BLOCK_S * COMPARE_HZ))
         pull = (x - self.model.start)[self._free] / belief**2
@@ -245,16 +243,6 @@ class ArmFit:
         costs = self._cost(self._roll(tracks, trials), tracks, trials)
         k = int(np.argmin(np.nan_to_num(costs, nan=np.inf)))
         return (trials[k], cost - float(costs[k])) if costs[k] < cost else (x, 0.0)
-
-    def _looked_at(self, x: Unknowns) -> tuple[Jacobian, Residuals]:
-        """The complete Jacobian and the residuals over the noise, kept for the same ``x``."""
-        known = self._looked
-        if known is None or not np.array_equal(known[0], x):
-            known = (x, self._noise, *self._full_jacobian(self._tracks, x, both=True))
-            self._looked = known
-        _, noise, J, r = known
-        scale = np.tile(noise / self._noise, len(r) // len(noise))
-        return J * scale[:, None], r * scale
 
     def _stepped(
         self,

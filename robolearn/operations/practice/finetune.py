@@ -157,7 +157,7 @@ def finetune(
             books.episodes.staging,
             max_steps=practice.max_steps,
             practice=standing.id,
-            takeover=bool(takeover),
+            takeover=corrected,
         )
         stack.callback(session.close)
         try:
