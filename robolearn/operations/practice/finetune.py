@@ -124,29 +124,16 @@ def finetune(
     standing = dataclasses.replace(standing, limits=limits, result=None)
     with contextlib.ExitStack() as stack:
         books = Books.opened(stack, store, out, standing, parent.spec.execute)
-        seed, practice = experiment.experiment.seed, experiment.practice
         corrected = bool(takeover)
-        build, computed = learner_of(
-            elsewhere,
-            LearnerBuilder(experiment, run, store, out, second, threads, corrected),
-            parent,
-            standing.id,
-        )
+        here = LearnerBuilder(experiment, run, store, out, second, threads, corrected)
+        build, computed = learner_of(elsewhere, here, parent, standing.id)
         session = books.session(
             experiment,
             build,
-            stack.enter_context(_Starts.of(builders, seed)),
+            stack.enter_context(_Starts.of(builders, experiment.experiment.seed)),
             tuple(b.world for b in builders),
             listener,
-            validation=Validation(
-                out,
-                run,
-                builders[0],
-                seed,
-                practice.test_starts,
-                practice.lanes,
-                practice.max_steps,
-            ),
+            validation=Validation.of(experiment, run, out, builders[0]),
             judge=judging,
             beside=computed,
         )
@@ -155,7 +142,7 @@ def finetune(
             run.absolute(),
             out.absolute(),
             books.episodes.staging,
-            max_steps=practice.max_steps,
+            max_steps=experiment.practice.max_steps,
             practice=standing.id,
             takeover=corrected,
         )

@@ -13,6 +13,7 @@ from policies.registry import policy_of
 from robolearn.contracts import Policy
 from robolearn.operations.builders import EnvBuilder, PolicyBuilder
 from robolearn.operations.code_hash import code_hash, deciding_libraries
+from robolearn.operations.practice.experiment import PracticeExperiment
 from robolearn.operations.practice.records import VersionTest
 from robolearn.operations.reality.worlds import make_world
 from robolearn.seeding import child_seed
@@ -50,6 +51,22 @@ class Validation:
     batch: int
     # Time limit [control steps]; 0: that of the task.
     max_steps: int = 0
+
+    @classmethod
+    def of(
+        cls, experiment: PracticeExperiment, parent: Path, run_dir: Path, world: EnvBuilder
+    ) -> Validation:
+        """As the settings of a practice say."""
+        practice = experiment.practice
+        return cls(
+            run_dir,
+            parent,
+            world,
+            experiment.experiment.seed,
+            practice.test_starts,
+            practice.lanes,
+            practice.max_steps,
+        )
 
     def test(self, version: int, *, updates: int, episodes: int, cpu_minutes: float) -> VersionTest:
         """Roll out ``version`` and, the first time, the parent."""

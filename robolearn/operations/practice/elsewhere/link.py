@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -32,7 +33,7 @@ from robolearn.data.store.storage import Place, fetch, read_plain
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.mirror import record_of, require_whole
 from robolearn.errors import ConfigError, DataError, InferenceError, PracticeError, StoreError
-from robolearn.files import write_atomic
+from robolearn.files import replacing
 from robolearn.inference.channel_client import Channel
 from robolearn.inference.codec import Message
 from robolearn.operations.practice.beside import Hurry, new_hurry
@@ -376,18 +377,29 @@ class RemoteLearner:
         remove_versions(out, frozenset(_numbers([f.path for f in files])))
 
     def _fetch_file(self, channel: Channel, file: RunFile, target: Path) -> None:
-        data = b""
-        while len(data) < file.size:
-            part = bytes_of(
-                self._ask(channel, "fetch", {"path": file.path, "at": len(data)}), "data"
-            )
-            if not part or len(data) + len(part) > file.size:
-                raise DataError(f"{self._url}: '{file.path}' is not as long as it was said to be")
-            data += part
-        if hashlib.sha256(data).hexdigest() != file.sha256:
-            raise DataError(f"{self._url}: '{file.path}' is not what it was said to be")
+        """To the disk as it comes: what a file's size is said to be costs no memory."""
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(target, data)
+        free = shutil.disk_usage(target.parent).free
+        if file.size > free:
+            raise DataError(
+                f"{self._url}: '{file.path}' is said to have {file.size} bytes, and {free} are free"
+                f" in {target.parent}; free some, and go on with --resume"
+            )
+        found, length = hashlib.sha256(), 0
+        with replacing(target) as fresh, fresh.open("wb") as written:
+            while length < file.size:
+                part = bytes_of(
+                    self._ask(channel, "fetch", {"path": file.path, "at": length}), "data"
+                )
+                length += len(part)
+                if not part or length > file.size:
+                    raise DataError(
+                        f"{self._url}: '{file.path}' is not as long as it was said to be"
+                    )
+                written.write(part)
+                found.update(part)
+            if found.hexdigest() != file.sha256:
+                raise DataError(f"{self._url}: '{file.path}' is not what it was said to be")
 
 
 def _numbers(paths: list[str]) -> list[int]:

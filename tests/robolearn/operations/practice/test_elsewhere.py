@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -567,6 +568,20 @@ def test_a_file_that_is_not_what_was_said_is_not_kept(
     with pytest.raises(DataError, match="not what it was said to be"):
         remote.hand_over()
     assert versions(elsewhere.here.out) == ()
+
+
+def test_a_file_for_which_there_is_no_room_is_not_asked_for(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere, _, _ = pair
+    record(elsewhere.here.store, 0)
+    remote = elsewhere()
+    usage = shutil.disk_usage(elsewhere.here.out)
+    little = SimpleNamespace(total=usage.total, used=usage.used, free=1)
+    monkeypatch.setattr(link, "shutil", SimpleNamespace(disk_usage=lambda path: little))
+    with pytest.raises(DataError, match=r"is said to have \d+ bytes, and 1 are free"):
+        remote.hand_over()
+    assert list(elsewhere.here.out.rglob("*")) == []
 
 
 def test_the_command_learns_until_it_is_told_to_end(
