@@ -50,6 +50,8 @@ CORRECTED: Mapping[str, Value] = {"parent_share": 0.0, "demonstrations": 0.5}
 beside what is learned. Half of a batch is what people did (RLPD, HIL-SERL)."""
 INHERITED = ("n_obs", "horizon", "relative", "focus", "picture", "anchor", "mirror", "octaves")
 """What an algorithm has in common with its parent, where it has it at all."""
+APART: Mapping[str, tuple[str, ...]] = {"dsrl": ("mirror",)}
+"""What it does not take from there: which noise makes a reflected chunk is not known."""
 SEEN = (
     "observations",
     "actions",
@@ -113,7 +115,8 @@ def _completed(parent: Run, raw: Mapping[str, Any], *, on_cell: bool) -> dict[st
     kind = policy_config(name)
     known = {f.name for f in dataclasses.fields(cast("Any", kind))}
     theirs = _section(parent, "algorithm")
-    algorithm = {key: theirs[key] for key in INHERITED if key in theirs and key in known}
+    shared = (key for key in INHERITED if key in known and key not in APART.get(name, ()))
+    algorithm = {key: theirs[key] for key in shared if key in theirs}
     algorithm |= {"n_obs": parent.spec.n_obs, "horizon": parent.spec.horizon}
     if "stride" in known:
         execute = parent.spec.execute

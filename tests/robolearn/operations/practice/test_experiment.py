@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from policies.chunks.mirror import MirrorConfig
 from policies.critics.gaussian.soft import SoftConfig
 from policies.offline_rl.cql import CqlConfig
 from policies.offline_rl.idql import IdqlConfig
 from policies.online_rl.filtered_bc import FilteredBcConfig
 from policies.online_rl.reinflow import ReinflowConfig
 from policies.online_rl.sac import SacConfig
+from policies.registry import POLICIES, policy_config
 from robolearn.config import to_dict
 from robolearn.data.reading.selection import DataConfig
 from robolearn.errors import ConfigError
@@ -23,6 +26,8 @@ from robolearn.training.run_directory import Run, load_run
 from tests.two_runs import two_runs
 
 CONFIGS = Path(__file__).parents[4] / "configs" / "practice"
+# What practises, but for those that re-rank and edit and are of offline RL, too.
+ONLINE = [n for n in POLICIES if policy_config(n).__module__.startswith("policies.online_rl.")]
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +122,22 @@ def test_an_algorithm_says_how_it_practises(parent: Run, tmp_path: Path) -> None
     algorithm = practice_experiment(parent, file).experiment.algorithm
     assert isinstance(algorithm, ReinflowConfig)
     assert (algorithm.horizon, algorithm.stride) == (8, 4)
+
+
+@pytest.mark.parametrize("name", ["idql", "expo", "pa_rl", *ONLINE])
+def test_the_line_that_names_it_is_enough_over_a_parent_that_mirrors(
+    parent: Run, tmp_path: Path, name: str
+) -> None:
+    mirror = MirrorConfig((0.0, 0.0), 0.0, 0.0, positions=(TOOL,), poses=(BLOCK,))
+    theirs = {**parent.config["algorithm"], "mirror": to_dict(mirror)}
+    mirrored = dataclasses.replace(parent, config={**parent.config, "algorithm": theirs})
+    file = tmp_path / "practice.yaml"
+    file.write_text(f"policy: {name}\n")
+    found = practice_experiment(mirrored, file).experiment.algorithm
+    known = {f.name for f in dataclasses.fields(cast("Any", found))}
+    taken = getattr(found, "mirror", None)
+    # Which noise makes a reflected chunk is not known to dsrl.
+    assert taken == (mirror if "mirror" in known and name != "dsrl" else None)
 
 
 def test_filtered_cloning_takes_in_what_succeeded(parent: Run, tmp_path: Path) -> None:
