@@ -12,6 +12,8 @@ from robolearn.errors import RobotError
 
 log = logging.getLogger(__name__)
 _NO_WRENCH = (math.nan,) * 6
+# What comes and goes on a busy machine is in the log once in this time, then with how often [ns].
+_QUIET_NS = 5_000_000_000
 
 
 def cause_of(robot: Robot, error: Exception) -> tuple[Cause, float, str]:
@@ -42,6 +44,8 @@ class Reports:
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        # Of each cause, when it was in the log, and how often it came since.
+        self._logged: dict[Cause, tuple[int, int]] = {}
 
     def state(self, state: RobotState) -> None:
         """A fresh state of the robot."""
@@ -51,9 +55,18 @@ class Reports:
         self._link.states.put(state.changed_ns, row)
 
     def event(self, event: Event) -> None:
-        """An intervention, also to the log."""
+        """An intervention, also to the log; there, what does not latch and follows the same cause
+        within 5 s is told by its number, with the next one.
+        """
         self._link.events.put(event.t_ns, [event.cause, event.value, event.limit, event.seq])
-        log.warning("%s", event.text())
+        told = self._logged.get(event.cause)
+        passing = event.cause <= Cause.OPERATOR_CLEAR
+        if passing and told is not None and event.t_ns - told[0] < _QUIET_NS:
+            self._logged[event.cause] = (told[0], told[1] + 1)
+            return
+        self._logged[event.cause] = (event.t_ns, 0)
+        more = f"; {told[1]} more since it was told" if told is not None and told[1] else ""
+        log.warning("%s%s", event.text(), more)
 
     def reason(self, text: str, now_ns: int) -> None:
         """Why the arm was stopped, in the device's words; "" for nothing to say. Before the status

@@ -43,13 +43,14 @@ class Look:
 @dataclass(frozen=True, slots=True)
 class TrueCamera:
     """How a camera of the lab really sees: ``K [3, 3]`` of its pictures, and its pose
-    ``T_where_camera [4, 4]`` [m] (vision's axes) on the table, or on the flange that carries it.
+    ``T_where_camera [4, 4]`` [m] (vision's axes) on the table, or on the flange that carries it (of
+    one in somebody's hand: in the table's frame, before anybody took it).
     """
 
     width: int
     height: int
     K: CameraMatrix
-    where: Literal["table", "flange"]
+    where: Literal["table", "flange", "hand"]
     T_where_camera: Pose
 
     def to_json(self) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from sim.perturbations.model import object_bodies, object_signals
 from sim.plants.bracket import Bracket, with_bracket
 from sim.plants.bullet_engine import engine_steps
 from sim.plants.mount import ArmMount, find_mount, loaded
+from sim.plants.person import Carrying, with_carried
 from sim.plants.printed import PrintedBoard, with_board
 from sim.rendering.renderer import Renderer, View, update_poses
 from sim.scene.config import Scene, SignalConfig, world_pose
@@ -99,11 +100,14 @@ class ScenePlant:
         seed: int = 0,
         board: PrintedBoard | None = None,
         brackets: Mapping[str, Bracket] | None = None,
+        carried: Mapping[str, Carrying] | None = None,
     ) -> None:
-        """In pictures alone: a ``board`` that is printed, cameras on the flange by their names."""
+        """In pictures alone: a ``board`` that is printed, cameras on the flange and in somebody's
+        hand by their names.
+        """
         self.config = config
         self.scene = load_scene(config.scene)
-        self.model = self._compile(board, brackets or {})
+        self.model = self._compile(board, brackets or {}, carried or {})
         self.data = mujoco.MjData(self.model)
         self._mount = find_mount(self.scene.config, self.model, serial_servos=config.serial_servos)
         self.arm = self._mount.arm
@@ -280,15 +284,20 @@ class ScenePlant:
         return self._renderer.image(self.data, View(found[view][0], width, height))
 
     def _compile(
-        self, board: PrintedBoard | None, brackets: Mapping[str, Bracket]
+        self,
+        board: PrintedBoard | None,
+        brackets: Mapping[str, Bracket],
+        carried: Mapping[str, Carrying],
     ) -> mujoco.MjModel:
         scene, model = self.scene, self.scene.compile()
-        if not self.config.payload_kg and board is None and not brackets:
+        if not (self.config.payload_kg or board or brackets or carried):
             return model
         mount = find_mount(scene.config, model)
         scene = loaded(scene, model, mount) if self.config.payload_kg else scene
         for name, bracket in brackets.items():
             scene = with_bracket(scene, model, mount, name, bracket)
+        for name, carrying in carried.items():
+            scene = with_carried(scene, model, name, carrying)
         return (scene if board is None else with_board(scene, model, mount, board)).compile()
 
     def _start(self) -> None:

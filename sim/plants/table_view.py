@@ -107,6 +107,11 @@ class TableView:
             hidden.apply(self._model, self._view)
         self._focal_px = float(intrinsics(self._model, self._view)[0, 0])
 
+    def arrange(self, T_table_camera: Pose | None, T_table_board: Pose | None) -> None:
+        """Nobody moves this camera or its board by hand: ConfigError for one that is told so."""
+        if T_table_camera is not None or T_table_board is not None:
+            raise ConfigError("on Push-T's table nobody carries a camera, or turns a board")
+
     def truth(self, width: int, height: int) -> TrueCamera:
         """How pictures of this size are seen."""
         found = calibration(self._model, View(CAMERA, width, height))

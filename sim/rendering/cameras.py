@@ -18,7 +18,7 @@ from jaxtyping import Bool
 from numpy.typing import NDArray
 
 from robolearn.errors import SceneError, did_you_mean
-from robolearn.geometry import CameraMatrix, Pose
+from robolearn.geometry import CameraMatrix, Pose, quat_from_rotation
 from robolearn.shapes import Picture
 from robolearn.spec import SignalSpec
 from sim.rendering.renderer import (
@@ -221,6 +221,13 @@ def camera_pose(model: mujoco.MjModel, data: mujoco.MjData, camera: str) -> Pose
     T[:3, :3] = data.cam_xmat[index].reshape(3, 3) @ _FLIP
     T[:3, 3] = data.cam_xpos[index]
     return T
+
+
+def set_camera_pose(model: mujoco.MjModel, camera: str, T_world_camera: Pose) -> None:
+    """Put a camera that nothing carries there [m] (it looks along its +z, y down)."""
+    index = camera_id(model, camera)
+    model.cam_pos[index] = T_world_camera[:3, 3]
+    model.cam_quat[index] = quat_from_rotation(T_world_camera[:3, :3] @ _FLIP)
 
 
 def apply_intrinsics(model: mujoco.MjModel, cameras: Iterable[CameraConfig]) -> None:

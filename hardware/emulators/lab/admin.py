@@ -274,6 +274,12 @@ class LabClient:
         """
         return _unpacked(self.call("reference", since_ns=since_ns))
 
+    def by_hand(self, doing: str, camera: str, thing: str = "") -> None:
+        """Let a person carry a camera (``scan``, ``lens``), or turn the board with an object on it
+        before one (``turntable``).
+        """
+        self.call("by_hand", doing=doing, camera=camera, object=thing)
+
     def fault(self, kind: str, **arguments: float | str) -> None:
         """Cause a fault: ``protective_stop``, ``emergency_stop``, ``unlock``, ``drop_links``,
         ``hang`` and ``delay`` (``seconds``), ``overload`` (``amount`` [A]), ``garbage`` (``size``),

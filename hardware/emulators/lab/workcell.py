@@ -75,6 +75,12 @@ class LabCamera(Protocol):
         """Cause a fault of ``CameraEmulator.fault``; never blocks."""
         ...
 
+    def by_hand(self, doing: str, thing: str, t_ns: int) -> None:
+        """A person carries it, or turns the board with ``thing`` before it, from ``t_ns`` on; never
+        blocks. DataError for what nobody can do.
+        """
+        ...
+
 
 class VirtualLab:
     """Serves the devices of one workcell until told to stop."""
@@ -116,6 +122,7 @@ class VirtualLab:
                 **({} if self._gripper is None else {"gripper": self._gripper.tell}),
                 "hand": self._op_hand,
                 "picture": self._op_picture,
+                "by_hand": self._op_by_hand,
                 "fault": self._op_fault,
                 "stats": self._op_stats,
             },
@@ -183,6 +190,18 @@ class VirtualLab:
             raise DataError(f"'to' must be [x, y, z] in m, got {to!r}")
         reply.ok({})
 
+    def _op_by_hand(self, request: Mapping[str, Any], reply: Reply) -> None:
+        """A person does something by hand (``doing``) with a ``camera`` and an ``object``."""
+        doing, thing = str(request.get("doing")), str(request.get("object", ""))
+        names = self._plant.object_names
+        if thing and thing not in names:
+            raise DataError(
+                f"no object '{thing}' in this lab.{did_you_mean(thing, names)} There are:"
+                f" {list(names)}"
+            )
+        self._camera(request).by_hand(doing, thing, time.monotonic_ns())
+        reply.ok({})
+
     def _op_stats(self, request: Mapping[str, Any], reply: Reply) -> None:
         del request
         tracker = {"tracker_sent": self.tracker.sent, "tracker_dropped": self.tracker.dropped}
@@ -216,9 +235,12 @@ class VirtualLab:
         self.robot.status.clock_ahead_s += seconds
 
     def _camera_fault(self, fault: str, request: Mapping[str, Any]) -> None:
+        seconds = number(request, "seconds", 0.0, 3600.0)
+        amount = number({"amount": 0.0, **request}, "amount", -1e6, 1e6)
+        self._camera(request).fault(fault, seconds, amount)
+
+    def _camera(self, request: Mapping[str, Any]) -> LabCamera:
         name, names = str(request.get("camera")), list(self._cameras)
         if name not in self._cameras:
             raise DataError(f"no camera '{name}'.{did_you_mean(name, names)} There are: {names}")
-        seconds = number(request, "seconds", 0.0, 3600.0)
-        amount = number({"amount": 0.0, **request}, "amount", -1e6, 1e6)
-        self._cameras[name].fault(fault, seconds, amount)
+        return self._cameras[name]

@@ -39,6 +39,7 @@ from robolearn.errors import (
     CameraError,
     ConfigError,
     RobolearnError,
+    RobotConnectionError,
     StaleSignalError,
     did_you_mean,
 )
@@ -52,8 +53,8 @@ from robolearn.operations.capture.depth import (
     depth_picture_problem,
 )
 from robolearn.operations.capture.options import CaptureOptions, HandOptions
-from robolearn.operations.capture.plan import board_of
-from robolearn.operations.capture.shooting import coverage_problem, moved_px
+from robolearn.operations.capture.plan import board_of, patient
+from robolearn.operations.capture.shooting import connected, coverage_problem, moved_px
 from robolearn.operations.cell.lab import cell_lab
 from robolearn.operations.cell.operator import CellOperator
 from robolearn.shapes import Picture
@@ -67,6 +68,8 @@ _AWAY_M, _TURNED_RAD, _AWAY_SHARE = 0.06, float(np.deg2rad(10.0)), 0.08
 _QUIET_S = 3.0
 # A camera sends its next picture within [s].
 _NEXT_S = 2.0
+# One that has sent none for so long is connected again [s].
+_LOST_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +111,13 @@ def capture_by_hand(
     config = planned_by_hand(cell.name, camera, options, hand)
     writer = CaptureWriter(out, config, resume=True, grow=True)
     entry = config.sets[0]
-    with cell_lab(robot, cell, start=start_lab):
-        streams = CameraStreams([camera])
+    with cell_lab(robot, cell, start=start_lab) as lab:
+        streams = CameraStreams([patient(camera)])
         try:
-            if operator.place is not None:
+            if lab is not None:
+                with lab.where.connect() as door:
+                    door.by_hand(hand.by_hand, hand.camera, hand.object)
+            elif operator.place is not None:
                 operator.place(_what_to_do(hand))
             stage = HandStage(streams.camera(hand.camera)[0], writer, entry, hand, tell)
             advice = stage.fill()
@@ -160,6 +166,10 @@ class Watched(Protocol):
         """The newest picture with a larger index, waiting for it."""
         ...
 
+    def connect(self) -> None:
+        """Open it anew, and wait for a picture."""
+        ...
+
 
 class HandStage:
     """Watches a camera and keeps what is new, until there is enough or nothing new comes."""
@@ -183,6 +193,7 @@ class HandStage:
         self._views, self._poses = list[View](), list[Pose]()
         self._judge = DepthJudge(entry.camera)
         self._epoch_s = time.time() - time.monotonic()
+        self._seen_s = time.monotonic()
         for frame in read_capture(writer.folder).frames:
             view = self._find(frame.picture()) if frame.set.name == entry.name else None
             if view is not None:
@@ -198,8 +209,10 @@ class HandStage:
                 break
             frame = self._next(index)
             if frame is None:
+                # A camera that was connected again counts its pictures anew.
+                index, last = -1, None
                 continue
-            index = frame.index
+            index, self._seen_s = frame.index, time.monotonic()
             view = self._find(frame.image)
             problem, depth_m = self._problem(frame, view)
             still = view is not None and last is not None and moved_px(last[0], view) < _STILL_PX
@@ -221,9 +234,17 @@ class HandStage:
         """The next picture; None while the camera has none that is good, which is told."""
         try:
             return self._camera.wait(index, _NEXT_S)
-        except (StaleSignalError, CameraError) as error:
+        except CameraError as error:
             self._say(str(error))
             time.sleep(0.01)
+            return None
+        except (StaleSignalError, RobotConnectionError) as error:
+            self._say(str(error))
+            if time.monotonic() - self._seen_s > _LOST_S:
+                connected(self._camera)
+                self._seen_s = time.monotonic()
+            else:
+                time.sleep(0.01)
             return None
 
     def _find(self, image: Picture) -> View | None:

@@ -24,6 +24,9 @@ from robolearn.operations.capture.options import CaptureOptions
 
 # Width of the pictures that are only looked at for their times [px].
 _SMALL_PX = 64
+# Nothing moves while a picture is waited for: one that was exposed since then is as good, however
+# late a busy machine has it [s].
+OLDEST_S = 10.0
 
 
 def planned(cell: CellConfig, options: CaptureOptions) -> CaptureConfig:
@@ -135,12 +138,19 @@ def small_pictures(cell: CellConfig) -> tuple[CameraConfig, ...]:
     for camera in cell.cameras:
         width, height = camera.stream.width, camera.stream.height
         small = (min(width, _SMALL_PX), max(1, height * min(width, _SMALL_PX) // width))
-        out.append(dataclasses.replace(camera, recorded=small, signal=True))
+        out.append(dataclasses.replace(patient(camera), recorded=small, signal=True))
     return tuple(out)
 
 
+def patient(camera: CameraConfig) -> CameraConfig:
+    """The camera, whose pictures may come late: who asks knows since when nothing moves."""
+    late_s = max(camera.stream.max_age_s, OLDEST_S)
+    return dataclasses.replace(camera, stream=dataclasses.replace(camera.stream, max_age_s=late_s))
+
+
 def _rows(T: Pose) -> Matrix:
-    a, b, c, d = (tuple(float(v) for v in row) for row in T)
+    # Adding nothing makes 0.0 of -0.0.
+    a, b, c, d = (tuple(float(v) + 0.0 for v in row) for row in T)
     return (
         (a[0], a[1], a[2], a[3]),
         (b[0], b[1], b[2], b[3]),

@@ -69,5 +69,5 @@ def _require_some(camera: str, spoilt: int, problem: str) -> None:
     if spoilt >= _SPOILT:
         raise DataError(
             f"camera '{camera}': {spoilt} pictures of the scan, one after the other, are of no use:"
-            f" {problem}. What was taken is kept, the same command goes on"
+            f" {problem}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import cv2
 import numpy as np
@@ -18,7 +19,13 @@ from robolearn.calibration.boards import BoardFinder, View
 from robolearn.capture.check import picture_problem
 from robolearn.capture.folder import DepthPicture
 from robolearn.capture.write import CaptureWriter
-from robolearn.errors import CameraError, DataError, RobotError, StaleSignalError
+from robolearn.errors import (
+    CameraError,
+    DataError,
+    RobotConnectionError,
+    RobotError,
+    StaleSignalError,
+)
 from robolearn.geometry import Pose
 from robolearn.operations.capture.depth import (
     LEAST_SHARE,
@@ -35,6 +42,11 @@ _SETTLE_S = 0.25
 _TRIES = 4
 # A camera that sends nothing is waited for so long [s].
 _PATIENCE_S = 15.0
+# One that is at a pose where it may see nothing, and does not, is looked through from elsewhere
+# after [s].
+_BLIND_S = 3.0
+# A camera that cannot be connected is tried again after [s].
+_AGAIN_S = 0.5
 _ARM_HZ = 50.0
 
 
@@ -74,17 +86,22 @@ class Shooting:
         time.sleep(_SETTLE_S)
 
     def take(
-        self, camera: str, finder: BoardFinder | None, least_share: float = LEAST_SHARE
+        self,
+        camera: str,
+        finder: BoardFinder | None,
+        least_share: float = LEAST_SHARE,
+        blind_s: float = _PATIENCE_S,
     ) -> Taken:
         """A picture of a camera while the arm stands; with ``finder`` it must show the board, twice
         at the same place, and depth must be the same twice: else pictures come late, or the arm
-        swings. ``least_share`` of the picture has depth, where the camera measures it.
+        swings. ``least_share`` of the picture has depth, where the camera measures it; one that
+        sees no light or measures no depth at all is waited for for ``blind_s``.
         """
-        taken = self._once(camera, finder, least_share)
+        taken = self._once(camera, finder, least_share, blind_s)
         for _ in range(_TRIES):
             if taken.problem or (taken.view is None and taken.depth_m is None):
                 return taken
-            before, taken = taken, self._once(camera, finder, least_share)
+            before, taken = taken, self._once(camera, finder, least_share, blind_s)
             if not taken.problem and not _moved(before, taken):
                 if before.depth_m is not None and taken.depth_m is not None:
                     self.judge(camera).twice(before.depth_m, taken.depth_m)
@@ -103,12 +120,12 @@ class Shooting:
         before = self.q
         self.goto(q)
         try:
-            return self.take(camera, finder)
+            return self.take(camera, finder, blind_s=_BLIND_S)
         except CameraError as error:
             T_base_flange = self.arm.fk(self.q)
             self.goto(before)
             frame = self._frame(camera, _APART_S)
-            problem = f"{error}; it sees from elsewhere, so the pose is left out"
+            problem = f"{error.__cause__ or error} (from elsewhere it sees: the pose is left out)"
             t_s = frame.t_ns * 1e-9 + self._epoch_s
             return Taken(frame.image, None, t_s, None, T_base_flange, problem)
 
@@ -127,8 +144,10 @@ class Shooting:
             set_name, taken.picture, taken.depth_m, t_s=taken.t_s, T_base_tool=taken.T_base_flange
         )
 
-    def _once(self, camera: str, finder: BoardFinder | None, least_share: float) -> Taken:
-        frame = self._frame(camera, _APART_S)
+    def _once(
+        self, camera: str, finder: BoardFinder | None, least_share: float, blind_s: float
+    ) -> Taken:
+        frame = self._frame(camera, _APART_S, blind_s)
         image, t_s = frame.image, frame.t_ns * 1e-9 + self._epoch_s
         view = None if finder is None else finder.find(image)
         problem = picture_problem(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY).astype(np.uint8))
@@ -157,13 +176,15 @@ class Shooting:
         if keep:
             self.writer.add_record(t_s[keep], np.asarray(block.value[keep], dtype=np.float64))
 
-    def _frame(self, name: str, later_s: float) -> Frame:
+    def _frame(self, name: str, later_s: float, blind_s: float = _PATIENCE_S) -> Frame:
         """A picture that was exposed ``later_s`` from now, or later. A camera that pauses, sees no
-        light or measures no depth is waited for: nothing moves meanwhile.
+        light or measures no depth is waited for, and one that was lost is connected again: nothing
+        moves meanwhile.
         """
         camera, _ = self.env.cameras.camera(name)
         after = time.monotonic_ns() + round(later_s * 1e9)
-        deadline = time.monotonic() + later_s + _PATIENCE_S
+        since = time.monotonic()
+        deadline = since + later_s + _PATIENCE_S
         why: RobotError = StaleSignalError(
             "check its cable and power, and the load of this machine"
         )
@@ -172,13 +193,33 @@ class Shooting:
                 frame = camera.latest()
                 if frame.t_ns > after:
                     return frame
-            except (StaleSignalError, CameraError) as error:
-                why = error
+            except CameraError as error:
+                why, deadline = error, min(deadline, since + later_s + blind_s)
+            except (StaleSignalError, RobotConnectionError) as error:
+                why = connected(camera) or error
             time.sleep(0.01)
         raise type(why)(
-            f"camera '{name}' sent no good picture for {_PATIENCE_S:g} s: {why}; what was taken is"
-            " kept, the same command goes on"
+            f"camera '{name}' sent no good picture for {time.monotonic() - since:.0f} s: {why}"
         ) from why
+
+
+@runtime_checkable
+class Lost(Protocol):
+    """A camera whose pictures end; only connecting it again brings them back."""
+
+    def connect(self) -> None:
+        """Open it anew, and wait for a picture."""
+        ...
+
+
+def connected(camera: Lost) -> RobotError | None:
+    """Connect a camera again; returns what hinders it (None: it sends pictures)."""
+    try:
+        camera.connect()
+    except (StaleSignalError, CameraError, RobotConnectionError) as error:
+        time.sleep(_AGAIN_S)
+        return error
+    return None
 
 
 def _moved(before: Taken, after: Taken) -> bool:

@@ -13,8 +13,8 @@ Every picture is written when it is taken: a capture that was cut off goes on wh
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,30 +93,48 @@ def capture_cell(
     still = dataclasses.replace(excitation_cell(cell), cameras=small_pictures(cell))
     writer = CaptureWriter(out, config, resume=True)
     with ExitStack() as stack:
+        stack.enter_context(_kept(writer, tell))
+        if start_lab:
+            tell("starting the virtual lab")
         lab = stack.enter_context(cell_lab(robot, cell, start=start_lab))
         operator.consent(
             f"the arm moves slowly to {options.poses} poses and more per camera, about a pose high"
             " over the table; nothing else may stand in its way"
         )
-        env = RealEnv(still, place=clear_table(still, lab, operator.place), scorer=NoScore())
-        stack.callback(env.close)
-        env.watch(Condition("capture", 0, {}))
-        env.home()
-        reach = Reach.of(still)
-        taker = Taker(
-            cell, config, options, operator, tell, reach, Shooting(env, reach.arm, writer)
-        )
-        taker.boards()
-        calibrated, problem = calibrated_rig(out, tell)
-        taker.in_hand()
-        taker.scans(calibrated)
-        taker.backgrounds()
-        taker.shooting.store_noise()
-        if options.excite_s:
-            _excited(env, still, out, options, tell)
-        env.home()
+        place = clear_table(still, lab, operator.place)
+        tell("connecting the arm and its cameras")
+        with closing(_watched(still, place)) as env:
+            reach = Reach.of(still)
+            taker = Taker(
+                cell, config, options, operator, tell, reach, Shooting(env, reach.arm, writer)
+            )
+            taker.boards()
+            calibrated, problem = calibrated_rig(out, tell)
+            taker.in_hand()
+            taker.scans(calibrated)
+            taker.backgrounds()
+            taker.shooting.store_noise()
+            env.home()
+        if options.excite_s and not (out / "motion").is_dir():
+            tell(f"moving the arm for {options.excite_s:.0f} s")
+            # No camera is looked through: one that is late stops nothing.
+            with closing(_watched(dataclasses.replace(still, cameras=()), place)) as env:
+                _excited(env, still, out, options)
+                env.home()
     counts = {entry.name: writer.count(entry.name) for entry in config.sets}
     return CellCaptured(out, counts, tuple(taker.advice), calibrated, problem)
+
+
+@contextmanager
+def _kept(writer: CaptureWriter, tell: Callable[[str], None]) -> Generator[None]:
+    """Tells whoever loses a capture half-way that nothing of it is lost."""
+    try:
+        yield
+    except BaseException:
+        taken = sum(writer.count(entry.name) for entry in writer.config.sets)
+        if taken:
+            tell(f"{taken} picture(s) are kept in {writer.folder}: the same command goes on there")
+        raise
 
 
 def _silent(text: str) -> None:
@@ -135,16 +153,19 @@ def calibrated_rig(out: Path, tell: Callable[[str], None]) -> tuple[RigCalibrate
     return found, ""
 
 
-def _excited(
-    env: RealEnv,
-    still: CellConfig,
-    out: Path,
-    options: CaptureOptions,
-    tell: Callable[[str], None],
-) -> None:
-    if (out / "motion").is_dir():
-        return
-    tell(f"moving the arm for {options.excite_s:.0f} s")
+def _watched(cell: CellConfig, place: Callable[[Condition], str]) -> RealEnv:
+    """The cell, connected and at home, its arm watched by the supervisor."""
+    env = RealEnv(cell, place=place, scorer=NoScore())
+    try:
+        env.watch(Condition("capture", 0, {}))
+        env.home()
+    except BaseException:
+        env.close()
+        raise
+    return env
+
+
+def _excited(env: RealEnv, still: CellConfig, out: Path, options: CaptureOptions) -> None:
     motion = multisine(room_of(still), options.excite_s, seed=options.seed)
     rows = excite(env, motion.q, motion.rate_hz)
     write_motion(out, rows.sent_t_s, rows.sent, rows.measured_t_s, rows.measured)
@@ -233,7 +254,7 @@ class Taker:
             views.append(taken.view)
             self.shooting.keep(entry.name, taken)
             more = "" if len(seen) <= wanted else f", and {len(seen) - wanted} for {bare}"
-            self.tell(f"{camera}: {min(len(seen), wanted)} of {wanted}{more}")
+            self.tell(f"{camera}: the board, {min(len(seen), wanted)} of {wanted}{more}")
         require_enough(camera, len(seen), wanted, tried)
         bare = coverage_problem(views, size)
         if bare:

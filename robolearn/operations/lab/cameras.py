@@ -22,12 +22,19 @@ from hardware.emulators.sensor import CameraEmulatorConfig, Exposure
 from hardware.supervisor.shared_memory import Ring, RingHandle
 from robolearn.arms.models import UR5E
 from robolearn.arms.shapes import Joints
-from robolearn.errors import ConfigError, RobolearnError, RobotConnectionError, did_you_mean
+from robolearn.errors import (
+    ConfigError,
+    DataError,
+    RobolearnError,
+    RobotConnectionError,
+    did_you_mean,
+)
 from robolearn.geometry import ObjectPose, Pose
 from robolearn.seeding import child_seed
 from robolearn.shapes import Floats
 from sim.plants.bracket import Bracket
 from sim.plants.look import Hidden, Look, TrueCamera
+from sim.plants.person import DOINGS, Carrying, Person
 from sim.plants.printed import PrintedBoard
 from sim.plants.pusht import BLOCK
 from sim.plants.scene import ScenePlantConfig
@@ -44,7 +51,7 @@ class LabCameraConfig:
     """One camera of a virtual workcell: ``device`` is what serves, and what it sees is a ``view``
     of Push-T's table, or what a camera of the scene sees that draws the workcell (``of_scene``, its
     name there; one that is mounted on the arm moves with it), or one that a ``bracket`` fixes to
-    the flange in that scene's pictures.
+    the flange or that is ``carried`` by a person in that scene's pictures.
     """
 
     device: CameraEmulatorConfig = field(default_factory=CameraEmulatorConfig)
@@ -52,6 +59,8 @@ class LabCameraConfig:
     of_scene: str = ""
     # Of a camera that the scene does not have: where it sits on the arm's flange.
     bracket: Bracket | None = None
+    # Or how a person carries it around.
+    carried: Carrying | None = None
     # Pictures are drawn at this share of their width and height and enlarged, as by blurred optics:
     # without a GPU, what fills a picture of 640 x 480 takes half of the time of drawing it.
     drawn: float = 1.0
@@ -74,6 +83,11 @@ class LabCameraConfig:
             raise ConfigError(
                 f"lab.cameras: '{self.device.name}' is the scene's camera '{self.of_scene}', or one"
                 " that a bracket fixes to the flange: give 'of_scene' or 'bracket'"
+            )
+        if self.carried is not None and (self.bracket is not None or self.of_scene):
+            raise ConfigError(
+                f"lab.cameras: '{self.device.name}' is carried by a person, so nothing else holds"
+                " it: leave 'of_scene' and 'bracket' out"
             )
 
     @property
@@ -124,11 +138,11 @@ class Workcell:
     def require_drawn(self, config: LabCameraConfig) -> None:
         """Raise ConfigError unless something draws what a camera sees."""
         where = f"lab.cameras: '{config.device.name}'"
-        if config.bracket is not None:
+        if config.bracket is not None or config.carried is not None:
             if self.scene is None:
                 raise ConfigError(
-                    f"{where}: no scene draws this workcell, so nothing carries a bracket; describe"
-                    " what it sees with 'view'"
+                    f"{where}: no scene draws this workcell, so nothing carries a bracket, and"
+                    " nobody a camera; describe what it sees with 'view'"
                 )
             return
         if not config.of_scene:
@@ -160,7 +174,7 @@ class CameraProcess:
     def __init__(
         self, config: LabCameraConfig, workcell: Workcell, address: str, seed: int
     ) -> None:
-        self.config = config
+        self.config, self._workcell = config, workcell
         self._ring = Ring.create(_SLOTS, len(workcell.state))
         self._named = True
         context = multiprocessing.get_context("spawn")
@@ -206,7 +220,27 @@ class CameraProcess:
 
     def fault(self, kind: str, seconds: float, amount: float) -> None:
         """Pass a fault on."""
-        self._pipe.send((kind, seconds, amount))
+        self._pipe.send(("fault", kind, seconds, amount))
+
+    def by_hand(self, doing: str, thing: str, t_ns: int) -> None:
+        """A person does something by hand before this camera, or with it, from ``t_ns`` on;
+        DataError for what nobody can.
+        """
+        at, config, workcell = f"camera '{self.name}'", self.config, self._workcell
+        if doing not in DOINGS:
+            raise DataError(
+                f"{at}: a person does {DOINGS}, got '{doing}'.{did_you_mean(doing, DOINGS)}"
+            )
+        if doing != "turntable" and config.carried is None:
+            raise DataError(f"{at} of this lab is fixed: nobody carries it ('carried' is not set)")
+        drawn = config.of_scene or config.bracket is not None or config.carried is not None
+        board = workcell.board
+        if doing == "turntable" and (not drawn or board is None or board.where != "table"):
+            raise DataError(
+                f"{at}: a person turns a board that lies on the table ('lab.board', 'where: table')"
+                " in the pictures of a scene, and there is none"
+            )
+        self._pipe.send(("hands", doing, thing, t_ns))
 
     def close(self) -> None:
         """End the process; safe to call twice."""
@@ -257,6 +291,7 @@ def _camera(
     os.environ.setdefault("LP_NUM_THREADS", "0")
     ring = handle.attach()
     start, view = workcell.state, drawing(config, workcell, seed)
+    person = Person(config.carried, workcell.board, child_seed(seed, "person"))
 
     def draw() -> Exposure:
         row = ring.latest()
@@ -268,7 +303,9 @@ def _camera(
             at += len(pose)
         opening_m = None if math.isnan(state[at]) else float(state[at])
         t_ns = 0 if row is None else row.t_ns
-        return config.exposure(t_ns, view.look(state[: UR5E.dof], poses, opening_m))
+        held = person.arranged(t_ns, poses)
+        view.arrange(held.T_table_camera, held.T_table_board)
+        return config.exposure(t_ns, view.look(state[: UR5E.dof], held.poses, opening_m))
 
     try:
         draw()
@@ -282,7 +319,8 @@ def _camera(
     def stopped() -> bool:
         try:
             while pipe.poll():
-                emulator.fault(*pipe.recv())
+                kind, *rest = pipe.recv()
+                (emulator.fault if kind == "fault" else person.begin)(*rest)
         except (EOFError, OSError):
             return True
         return False
@@ -300,6 +338,10 @@ class Drawing(Protocol):
         """What it sees of joints ``[6]``, objects, and fingers so far apart."""
         ...
 
+    def arrange(self, T_table_camera: Pose | None, T_table_board: Pose | None) -> None:
+        """What a person holds is there in the looks that follow (None: nobody holds it)."""
+        ...
+
     def truth(self, width: int, height: int) -> TrueCamera:
         """How it sees pictures of this size."""
         ...
@@ -314,7 +356,8 @@ def drawing(config: LabCameraConfig, workcell: Workcell, seed: int = 0) -> Drawi
     width, height = config.drawn_px
     hidden = Hidden(seed, lens=config.intrinsics == "drawn", mount=config.pose == "drawn")
     depth, board = config.device.depth is not None, workcell.board
-    if (config.of_scene or config.bracket is not None) and workcell.scene is not None:
+    placed = config.of_scene or config.bracket is not None or config.carried is not None
+    if placed and workcell.scene is not None:
         return SceneLook(
             workcell.scene,
             config.of_scene or config.device.name,
@@ -322,6 +365,7 @@ def drawing(config: LabCameraConfig, workcell: Workcell, seed: int = 0) -> Drawi
             height,
             board=board,
             bracket=config.bracket,
+            carried=config.carried,
             depth=depth,
             hidden=hidden,
             quality=config.quality,

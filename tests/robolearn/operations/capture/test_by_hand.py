@@ -17,7 +17,7 @@ from robolearn.capture.config import CaptureLens
 from robolearn.capture.folder import read_capture
 from robolearn.capture.write import CaptureWriter
 from robolearn.cli.main import main
-from robolearn.errors import ConfigError, DataError, StaleSignalError
+from robolearn.errors import ConfigError, DataError, RobotConnectionError, StaleSignalError
 from robolearn.geometry import inverse, pose_error
 from robolearn.operations.capture.by_hand import HandStage, planned_by_hand
 from robolearn.operations.capture.held import held_poses, turn_held
@@ -49,10 +49,18 @@ class Carried:
     """Sends pictures as a camera in somebody's hand does; then nothing any more."""
 
     def __init__(self, clock: FakeTime, frames: list[tuple[np.ndarray, np.ndarray]]) -> None:
-        self._clock, self._frames, self._sent = clock, frames, 0
+        self._clock, self._frames, self._sent, self._first = clock, frames, 0, 0
+        self.loses: tuple[int, ...] = ()
+        self.connected = 0
+
+    def connect(self) -> None:
+        self.connected, self._first = self.connected + 1, self._sent
+        self.loses = tuple(n for n in self.loses if n != self._sent)
 
     def wait(self, index: int, timeout_s: float) -> Frame:
-        assert index == self._sent - 1
+        assert index in (self._sent - 1 - self._first, -1)
+        if self._sent in self.loses:
+            raise RobotConnectionError("the cable was pulled")
         if self._sent == len(self._frames):
             self._clock.now_s += timeout_s
             raise StaleSignalError("no picture within 2 s")
@@ -60,7 +68,7 @@ class Carried:
         image, depth = self._frames[self._sent]
         self._sent += 1
         t_ns = self._clock.monotonic_ns()
-        return Frame(self._sent - 1, t_ns, t_ns, np.nan, image, depth)
+        return Frame(self._sent - 1 - self._first, t_ns, t_ns, np.nan, image, depth)
 
 
 def seen(shot: Shot) -> tuple[np.ndarray, np.ndarray]:
@@ -84,6 +92,7 @@ def stage(
     frames: list[tuple[np.ndarray, np.ndarray]],
     *,
     lens: bool = True,
+    loses: tuple[int, ...] = (),
 ) -> tuple[list[str], str]:
     """What is told, and what should be done, when a camera sent ``frames``."""
     clock = FakeTime()
@@ -99,8 +108,11 @@ def stage(
     config = dataclasses.replace(config, cameras={"phone": phone})
     writer = CaptureWriter(folder, config, resume=True, grow=True)
     told: list[str] = []
-    made = HandStage(Carried(clock, frames), writer, config.sets[0], hand, told.append)
-    return told, made.fill()
+    carried = Carried(clock, frames)
+    carried.loses = loses
+    advice = HandStage(carried, writer, config.sets[0], hand, told.append).fill()
+    assert carried.connected >= len(loses)
+    return told, advice
 
 
 def test_a_turned_object_is_kept_once_from_every_side_and_fused(
@@ -143,6 +155,19 @@ def test_a_stage_that_was_left_says_so_and_goes_on(
     # Every picture tells by the board where it was taken.
     placed = posed_frames(capture, capture.frames)
     assert (placed.world, len(placed.frames)) == ("table", 8)
+
+
+def test_a_camera_that_is_lost_is_connected_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bare: list
+) -> None:
+    hand = HandOptions("scan", "phone", "", 8, 30.0)
+    twice = [f for f in bare for _ in range(2)]
+    told, advice = stage(tmp_path / "c", monkeypatch, hand, twice, loses=(5, 9))
+    # Of nine sides: what was shown before and after a loss is not two pictures of one place.
+    assert "7 of 8 pictures" in advice
+    assert told.count("the cable was pulled") >= 2
+    told, advice = stage(tmp_path / "d", monkeypatch, hand, twice, loses=(4,))
+    assert not advice
 
 
 def test_a_lens_needs_the_board_all_over_the_picture(

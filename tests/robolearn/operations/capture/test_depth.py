@@ -22,7 +22,15 @@ from robolearn.capture.check import check_capture
 from robolearn.capture.config import CaptureArm, CaptureLens, Matrix
 from robolearn.capture.folder import read_capture
 from robolearn.capture.write import CaptureWriter
-from robolearn.errors import CameraError, ConfigError, DataError, RobotError, SpecMismatchError
+from robolearn.errors import (
+    CameraError,
+    ConfigError,
+    DataError,
+    RobotConnectionError,
+    RobotError,
+    SpecMismatchError,
+    StaleSignalError,
+)
 from robolearn.geometry import Pose, pose, rot_z
 from robolearn.operations.capture.options import CaptureOptions
 from robolearn.operations.capture.plan import planned
@@ -70,6 +78,7 @@ class Bench(RealEnv):
         self.spoil: Callable[[np.ndarray, int], np.ndarray] = lambda mm, _: mm
         self.newest: Frame | None = None
         self.says: Callable[[], None] = lambda: None
+        self.connects: Callable[[], None] = lambda: None
         self.taken, self.record = 0, list[tuple[int, np.ndarray]]()
         self.cameras = SimpleNamespace(camera=lambda _: (self, None))
         self.supervisor = SimpleNamespace(state=lambda: SimpleNamespace(joint_position=self.q))
@@ -85,6 +94,9 @@ class Bench(RealEnv):
         return SampleBatch(
             {JOINT_POSITION: block}, SentBlock(np.zeros(0, int), np.zeros(0, int), {})
         )
+
+    def connect(self) -> None:
+        self.connects()
 
     def latest(self) -> Frame:
         self.says()
@@ -255,7 +267,34 @@ def test_a_pause_of_the_depth_is_waited_for(tmp_path: Path, bench: Bench) -> Non
             raise CameraError("camera 'wrist' measures no depth anywhere")
 
     bench.says = pauses
-    assert scan(bench, begun(tmp_path / "c"), 2) == ["wrist: scan 1 of 2", "wrist: scan 2 of 2"]
+    left_out, *rest = scan(bench, begun(tmp_path / "c"), 2)
+    assert rest == ["wrist: scan 1 of 2", "wrist: scan 2 of 2"]
+    # What it was like at the pose cannot be told any more.
+    assert left_out.endswith(
+        "measures no depth anywhere (from elsewhere it sees: the pose is left out)"
+    )
+
+
+def test_a_lost_camera_is_connected_again_until_patience_ends(tmp_path: Path, bench: Bench) -> None:
+    lost, refused = [True], [3]
+
+    def says() -> None:
+        if lost:
+            raise StaleSignalError("camera 'wrist': nothing arrived for 2 s")
+
+    def connects() -> None:
+        refused[0] -= 1
+        if refused[0] >= 0:
+            raise RobotConnectionError("camera 'wrist' does not answer")
+        lost.clear()
+
+    bench.says, bench.connects = says, connects
+    assert scan(bench, begun(tmp_path / "c"), 1) == ["wrist: scan 1 of 1"]
+    lost.append(True)
+    refused[0] = 1000
+    with pytest.raises(RobotConnectionError, match=r"no good picture for 15 s: .* does not answer"):
+        scan(bench, begun(tmp_path / "c"), 2)
+    assert len(read_capture(tmp_path / "c").of("scan")) == 1
 
 
 def test_a_pose_from_which_nothing_is_far_enough_is_left_out(tmp_path: Path, bench: Bench) -> None:
@@ -268,13 +307,15 @@ def test_a_pose_from_which_nothing_is_far_enough_is_left_out(tmp_path: Path, ben
         if np.array_equal(bench.q, near):
             raise CameraError("camera 'wrist' measures no depth anywhere")
 
-    bench.says = says
+    bench.says, begun_s = says, bench.clock.now_s
     taken = shooting.take_at(near, "wrist", None)
     assert "measures no depth anywhere" in taken.problem
-    assert "it sees from elsewhere" in taken.problem
+    assert "from elsewhere it sees" in taken.problem
+    # Not for long: going back tells whether it is the pose.
+    assert bench.clock.now_s - begun_s < 6.0
     np.testing.assert_array_equal(taken.T_base_flange, bench.arm.fk(near))
     np.testing.assert_array_equal(bench.q, good)
-    assert "sees from elsewhere" not in shooting.take_at(good, "wrist", None).problem
+    assert "from elsewhere" not in shooting.take_at(good, "wrist", None).problem
     bench.says = lambda: (_ for _ in ()).throw(CameraError("camera 'wrist' is dead"))
     with pytest.raises(CameraError, match="is dead"):
         shooting.take_at(near, "wrist", None)
