@@ -19,6 +19,10 @@ from typing import IO
 from hardware.emulators.lab.admin import LabClient
 from robolearn.errors import RobotConnectionError
 
+# Ten seconds on a machine that is free; minutes where others want its processors, too. One that
+# cannot start says so at once [s].
+_READY_S = 240.0
+
 
 @dataclass(frozen=True, slots=True)
 class LabAddress:
@@ -51,7 +55,7 @@ class LabProcess:
         *,
         address: str = "127.0.0.1",
         seed: int = 0,
-        timeout_s: float = 60.0,
+        timeout_s: float = _READY_S,
         arguments: Sequence[str] = (),
     ) -> None:
         command = [sys.executable, "-m", "robolearn.cli.main", "lab", "--config", str(config)]
@@ -127,7 +131,10 @@ class LabProcess:
             if self._process.poll() is not None:
                 break
         else:
-            raise RobotConnectionError(f"the lab was not ready within {timeout_s:g} s")
+            raise RobotConnectionError(
+                f"the lab was not ready within {timeout_s:g} s; is this machine busy with something"
+                " else?"
+            )
         raise RobotConnectionError(
             f"the lab did not start (exit code {self._process.returncode}): {self._said()}"
         )

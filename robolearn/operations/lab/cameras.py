@@ -43,7 +43,7 @@ from sim.plants.table_view import TableView, TableViewConfig
 from sim.scene.load import load_scene
 
 log = logging.getLogger(__name__)
-_SLOTS, _START_S = 16, 60.0
+_SLOTS, _START_S = 16, 200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,11 @@ class LabCameraConfig:
                 f"lab.cameras: '{self.device.name}' is carried by a person, so nothing else holds"
                 " it: leave 'of_scene' and 'bracket' out"
             )
+
+    @property
+    def in_scene(self) -> bool:
+        """Whether it sees a scene, and not Push-T's table."""
+        return bool(self.of_scene) or self.bracket is not None or self.carried is not None
 
     @property
     def drawn_px(self) -> tuple[int, int]:
@@ -167,6 +172,22 @@ class Workcell:
                 f" '{config.of_scene}'.{did_you_mean(config.of_scene, names)} It has: {names}"
             )
 
+    def require_doable(self, config: LabCameraConfig, doing: str) -> None:
+        """Raise DataError for what nobody can do by hand with a camera."""
+        at = f"camera '{config.device.name}'"
+        if doing not in DOINGS:
+            raise DataError(
+                f"{at}: a person does one of {DOINGS}, got '{doing}'.{did_you_mean(doing, DOINGS)}"
+            )
+        if doing != "turntable" and config.carried is None:
+            raise DataError(f"{at} of this lab is fixed: nobody carries it ('carried' is not set)")
+        board = self.board
+        if doing == "turntable" and not (config.in_scene and board and board.where == "table"):
+            raise DataError(
+                f"{at}: a person turns a board that lies on the table ('lab.board', 'where: table')"
+                " in the pictures of a scene, and there is none"
+            )
+
 
 class CameraProcess:
     """A camera that runs elsewhere; satisfies ``hardware.emulators.lab.workcell.LabCamera``."""
@@ -226,20 +247,7 @@ class CameraProcess:
         """A person does something by hand before this camera, or with it, from ``t_ns`` on;
         DataError for what nobody can.
         """
-        at, config, workcell = f"camera '{self.name}'", self.config, self._workcell
-        if doing not in DOINGS:
-            raise DataError(
-                f"{at}: a person does {DOINGS}, got '{doing}'.{did_you_mean(doing, DOINGS)}"
-            )
-        if doing != "turntable" and config.carried is None:
-            raise DataError(f"{at} of this lab is fixed: nobody carries it ('carried' is not set)")
-        drawn = config.of_scene or config.bracket is not None or config.carried is not None
-        board = workcell.board
-        if doing == "turntable" and (not drawn or board is None or board.where != "table"):
-            raise DataError(
-                f"{at}: a person turns a board that lies on the table ('lab.board', 'where: table')"
-                " in the pictures of a scene, and there is none"
-            )
+        self._workcell.require_doable(self.config, doing)
         self._pipe.send(("hands", doing, thing, t_ns))
 
     def close(self) -> None:
@@ -356,8 +364,7 @@ def drawing(config: LabCameraConfig, workcell: Workcell, seed: int = 0) -> Drawi
     width, height = config.drawn_px
     hidden = Hidden(seed, lens=config.intrinsics == "drawn", mount=config.pose == "drawn")
     depth, board = config.device.depth is not None, workcell.board
-    placed = config.of_scene or config.bracket is not None or config.carried is not None
-    if placed and workcell.scene is not None:
+    if config.in_scene and workcell.scene is not None:
         return SceneLook(
             workcell.scene,
             config.of_scene or config.device.name,

@@ -67,7 +67,9 @@ def limit(of: Limit, value: float) -> str:
 
 
 def _views(found: Verified) -> str:
-    order = sorted(found.views, key=_iou)
+    # What shows no object well enough to be judged by it says nothing of what is good or bad.
+    judged = [v for v in found.views if np.isfinite(_iou(v))]
+    order = sorted(judged, key=_iou) or list(found.views)
     count = min(_SHOWN, len(order))
     picks = [round(k * (len(order) - 1) / max(1, count - 1)) for k in range(count)]
     parts = [_slider(order[i]) for i in picks]
@@ -83,17 +85,21 @@ def _views(found: Verified) -> str:
 
 def _iou(view: Compared) -> float:
     known = [v for v in view.iou.values() if np.isfinite(v)]
-    return float(np.mean(known)) if known else 0.0
+    return float(np.mean(known)) if known else np.nan
 
 
 def _slider(view: Compared) -> str:
     image = "display:block;width:100%;min-width:0"
     over = f"{image};position:absolute;inset:0;clip-path:inset(0 0 0 var(--At))"
     move = "this.previousElementSibling.style.setProperty('--At',this.value+'%')"
-    caption = (
-        f"{view.name}: silhouettes {_iou(view):.3f}, outlines {view.edge_px:.1f} px, depth"
-        f" {view.depth_mm:.1f} mm"
-    ) + (f", robot {view.robot:.3f}" if np.isfinite(view.robot) else "")
+    figures = (
+        ("silhouettes {:.3f}", _iou(view)),
+        ("outlines {:.1f} px", view.edge_px),
+        ("depth {:.1f} mm", view.depth_mm),
+        ("robot {:.3f}", view.robot),
+    )
+    told = [words.format(value) for words, value in figures if np.isfinite(value)]
+    caption = f"{view.name}: {', '.join(told) or 'nothing in it is judged'}"
     return (
         '<figure><div style="position:relative;--At:50%">'
         f'<img style="{image}" src="{_jpeg(view.photo)}" alt="{text(view.name)}, photograph">'

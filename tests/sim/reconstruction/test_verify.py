@@ -84,6 +84,15 @@ def test_pictures_of_another_capture_are_said_not_to_be_kept_back(
     found = verify(load_scene(cell), dataclasses.replace(capture, frames=others))
     assert not found.held_out
     assert any("used to make the scene" in text for text in found.said)
+    # What shows no object is not the worst of all pictures, and no number is "nan".
+    nothing = {"iou": {}, "edge_px": np.nan, "depth_mm": np.nan, "robot": np.nan}
+    blind = dataclasses.replace(found.views[0], name="scan/blind.png", **nothing)
+    page = verified_page(dataclasses.replace(found, views=(blind, *found.views[1:])))
+    assert "blind.png" not in page
+    assert found.views[1].name in page
+    alone = verified_page(dataclasses.replace(found, views=(blind,)))
+    assert "scan/blind.png: nothing in it is judged" in alone
+    assert "nan mm" not in alone
 
 
 def test_a_scene_that_was_made_by_hand_cannot_be_verified(capture_folder: Path) -> None:

@@ -11,7 +11,7 @@ from hardware.emulators.sensor import CameraEmulatorConfig
 from robolearn.arms.models import UR5E
 from robolearn.calibration.boards import Board, BoardFinder
 from robolearn.config import from_dict
-from robolearn.errors import ConfigError
+from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import inverse
 from robolearn.operations.lab.cameras import LabCameraConfig, drawing
 from robolearn.operations.lab.view import lab_view
@@ -206,3 +206,25 @@ def test_the_picture_on_demand_shows_the_cube(workcell):
         q = np.array(workcell.home)
         picture = view.draw("perspective", 96, 96, q, {"cube": at(0.0, 0.05)}, 0.085)
     assert red(picture)[0] > 5
+
+
+def test_what_nobody_can_do_by_hand_is_refused(workcell):
+    """And what the shipped lab's person can."""
+    shipped = load_lab(GRIPPER_LAB.with_name("lab_ur5e_by_hand.yaml"))
+    plant, made = build_plant(shipped, 0)
+    plant.close()
+    (phone,) = shipped.cameras
+    made.require_drawn(phone)
+    for doing in ("scan", "lens", "turntable"):
+        made.require_doable(phone, doing)
+    with pytest.raises(DataError, match=r"'turntabel'\. Did you mean 'turntable'"):
+        made.require_doable(phone, "turntabel")
+    with pytest.raises(DataError, match=r"'top'.* is fixed: nobody carries it"):
+        made.require_doable(camera("top"), "scan")
+    with pytest.raises(DataError, match="turns a board that lies on the table"):
+        workcell.require_doable(camera("top"), "turntable")
+    with pytest.raises(ConfigError, match="carried by a person, so nothing else holds it"):
+        dataclasses.replace(phone, of_scene="top")
+    bare = dataclasses.replace(workcell, scene=None)
+    with pytest.raises(ConfigError, match="nobody a camera"):
+        bare.require_drawn(phone)
