@@ -215,9 +215,12 @@ def _explain(error: Exception) -> tuple[str, int]:
 
 def _as_option(text: str, args: list[str]) -> str:
     """``text``, which begins with the option that was given where it begins with a parameter:
-    operations say ``max_steps must be at least 1`` to whoever calls them.
+    operations say ``max_steps must be at least 1`` to whoever calls them. ``camera 'eye': ...``
+    begins with a thing that is called something, and stays.
     """
     name = re.split(r"\W", text, maxsplit=1)[0]
+    if text[len(name) :].startswith(" '"):
+        return text
     option = f"--{name.replace('_', '-')}"
     given = any(word.partition("=")[0] == option for word in args)
     return option + text[len(name) :] if given else text

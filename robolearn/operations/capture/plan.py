@@ -145,7 +145,9 @@ def small_pictures(cell: CellConfig) -> tuple[CameraConfig, ...]:
 def patient(camera: CameraConfig) -> CameraConfig:
     """The camera, whose pictures may come late: who asks knows since when nothing moves."""
     late_s = max(camera.stream.max_age_s, OLDEST_S)
-    return dataclasses.replace(camera, stream=dataclasses.replace(camera.stream, max_age_s=late_s))
+    first_s = max(camera.stream.connect_s, OLDEST_S)
+    stream = dataclasses.replace(camera.stream, max_age_s=late_s, connect_s=first_s)
+    return dataclasses.replace(camera, stream=stream)
 
 
 def _rows(T: Pose) -> Matrix:

@@ -258,6 +258,18 @@ def test_what_the_user_can_fix(
     assert not (tmp_path / "c").exists()
 
 
+def test_a_camera_that_is_at_fault_is_no_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lost(*_args: object, **_options: object) -> None:
+        raise StaleSignalError("camera 'top': nothing arrived for 2 s")
+
+    monkeypatch.setattr("robolearn.operations.capture.by_hand.capture_by_hand", lost)
+    words = ["--robot", str(CELL), "--out", str(tmp_path / "c"), "--by-hand", "scan"]
+    assert main(["capture", *words, "--camera", "top"]) != 0
+    assert "robolearn capture: camera 'top': nothing arrived" in capsys.readouterr().err
+
+
 def test_the_gripper_turns_what_it_holds_where_the_board_on_it_was_seen(
     tmp_path: Path, bench: Bench
 ) -> None:
