@@ -1,4 +1,4 @@
-"""What a person does by hand before the lab's cameras: carries one around, or turns the board.
+"""Moves what a person holds before the lab's cameras: carries one around, or turns the board.
 
 In pictures alone, as prints and brackets are: nothing of the physics follows. A person stops where
 a picture is wanted, walks on, and trembles while holding still.

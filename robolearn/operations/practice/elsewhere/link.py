@@ -383,7 +383,7 @@ class RemoteLearner:
         if file.size > free:
             raise DataError(
                 f"{self._url}: '{file.path}' is said to have {file.size} bytes, and {free} are free"
-                f" in {target.parent}; free some, and go on with --resume"
+                f" in {target.parent}; free some, and resume"
             )
         found, length = hashlib.sha256(), 0
         with replacing(target) as fresh, fresh.open("wb") as written:
