@@ -1,4 +1,4 @@
-"""What the supervisor tells is in the link as often as it happens, and in the log without a flood."""
+"""What the supervisor tells is in the link as often as it happens, in the log without a flood."""
 
 import logging
 
