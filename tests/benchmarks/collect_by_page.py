@@ -1,35 +1,44 @@
 """A whole collection that nobody attends: pick-and-place by a scripted person at the page.
 
     python -m tests.benchmarks.collect_by_page OUT [--episodes 50] [--world pick_place_ur5e]
+    python -m tests.benchmarks.collect_by_page OUT --film 60
 
 Without ``--world`` in the virtual lab (UR5e with a gripper, RTDE, two cameras of 640x480, 30 Hz)
 under the supervisor, by the operations that ``robolearn collect`` runs; the page's own socket is
-all that the person has. Prints one JSON document: episodes kept and lost, frames lost by camera,
-and how long the person waited from the key that keeps an episode until the program went on (the
-arm's way to the next start is told beside it).
+all that the person has. ``--film``: the cameras show a film of so many pictures, so that nobody
+has to draw them meanwhile. Prints one JSON document: episodes kept and lost, frames lost by camera,
+what became of pictures in the cameras, and how long the person waited from the key that keeps an
+episode until the program went on (the arm's way to the next start is told beside it).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
+import os
+import secrets
+import socket
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import yaml
 
 from hardware.cell.load import load_cell
 from hardware.cell.spec import cell_spec
+from hardware.emulators.lab.admin import LabClient
 from robolearn.contracts import Agent
 from robolearn.data.insight.episode_measures import measure_episode
 from robolearn.data.store.store import EpisodeStore
+from robolearn.errors import RobotError
 from robolearn.operations.cell.collect import collect_on_cell
 from robolearn.operations.collect import CollectConfig, collect
 from robolearn.operations.deploy.operator import Unattended
+from robolearn.operations.lab.serve import TOKEN_VARIABLE
 from robolearn.operations.stores.collect_options import CellOptions, CollectOptions
 from robolearn.operations.stores.collection import Collected, CollectListener
 from robolearn.spec import EmbodimentSpec
@@ -47,13 +56,18 @@ PICTURES = (640, 480, 30)
 WAIT_S = 0.5
 
 
-def lab_with(folder: Path, address: str, pictures: dict[str, int], drawn: float) -> Path:
-    """The lab with two cameras of such pictures, ``drawn`` at a share of their size."""
+def lab_with(
+    folder: Path, address: str, pictures: dict[str, int], drawn: float, film: int, door: int
+) -> Path:
+    """The lab with two cameras of such pictures, ``drawn`` at a share of their size, or showing a
+    film of so many pictures; ``door``: port of its side door.
+    """
     text = CELL.read_text(encoding="utf-8").replace("127.0.0.1", address)
     raw: dict[str, Any] = yaml.safe_load(text)
     for camera in raw["lab"]["cameras"]:
         camera["device"] |= pictures
-        camera |= {"drawn": drawn, "quality": "fast"}
+        camera |= {"drawn": drawn, "quality": "fast", "film": film}
+    raw["lab"]["devices"]["admin_port"] = door
     for camera in raw["robot"]["cameras"]:
         camera["stream"] |= pictures
     path = folder / "cell.yaml"
@@ -70,9 +84,10 @@ def run(
     seed: int = 1,
     pictures: tuple[int, int, int] = PICTURES,
     drawn: float = 1.0,
+    film: int = 0,
 ) -> dict[str, Any]:
     """Collect, and count."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, Cameras(address) as cameras:
         if world:
             config = CollectConfig(world, task_text=TEXT, seed=seed)
             env = make_world(world)
@@ -84,6 +99,8 @@ def run(
                 address,
                 dict(zip(("width", "height", "rate_hz"), pictures, strict=True)),
                 drawn,
+                film,
+                cameras.port,
             )
             config = CollectConfig(robot=str(robot), suite=str(SUITE), task_text=TEXT, seed=seed)
             spec = cell_spec(load_cell(robot))
@@ -110,7 +127,38 @@ def run(
             )
         for thread in seated:
             thread.join(10.0)
-    return figures(found, person)
+    return figures(found, person) | {"cameras": cameras.counts}
+
+
+class Cameras:
+    """Asks a lab again and again what became of its cameras' pictures, until the lab has ended."""
+
+    def __init__(self, address: str) -> None:
+        self._address, self._ended = address, threading.Event()
+        with socket.create_server((address, 0)) as free:
+            self.port = int(free.getsockname()[1])
+        # By camera what the lab said last.
+        self.counts: dict[str, dict[str, int]] = {}
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._token = os.environ.setdefault(TOKEN_VARIABLE, secrets.token_hex(16))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _ask(self) -> None:
+        # Before the lab serves, and once it has ended, nobody answers.
+        while not self._ended.wait(1.0):
+            with (
+                contextlib.suppress(RobotError, OSError),
+                LabClient(self._address, self.port, self._token) as door,
+            ):
+                while not self._ended.wait(1.0):
+                    self.counts = door.call("stats")["cameras"]
 
 
 def _sit(person: PageOperator, url: str) -> None:
@@ -182,6 +230,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pictures", type=int, nargs=3, default=PICTURES, help="W H RATE")
     parser.add_argument("--drawn", type=float, default=1.0, help="share of the size that is drawn")
+    parser.add_argument("--film", type=int, default=0, help="pictures of a film to be shown")
     given = parser.parse_args()
     found = run(
         given.out,
@@ -191,6 +240,7 @@ def main() -> None:
         seed=given.seed,
         pictures=given.pictures,
         drawn=given.drawn,
+        film=given.film,
     )
     print(json.dumps(found, indent=1))
 

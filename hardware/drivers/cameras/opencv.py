@@ -3,7 +3,8 @@
 OpenCV's time limits work only as parameters of opening; without them a read of a stalled stream
 never returns, and with them a capture that ran out of time is dead for good. Pictures that are not
 read queue up in the socket (a second without reading: the next is 950 ms old), hence the thread of
-``StreamedCamera``.
+``StreamedCamera``. A USB camera that sends JPEGs (``fourcc: MJPG``) is asked for those instead of
+pixels, and they are decoded here: what it sent can then be stored as it came.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ import cv2
 import numpy as np
 
 from hardware.devices.camera import FrameSource, RawFrame, StreamConfig
+from hardware.drivers.cameras.mjpeg import decode
+from robolearn.data.store.picture_codec import is_plain_jpeg
 from robolearn.errors import ConfigError, RobotConnectionError, StaleSignalError
+
+_MJPG = cv2.VideoWriter.fourcc(*"MJPG")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,8 @@ class OpenCVConfig:
     open_timeout_s: float = 1.0
     # Longest wait for a picture of a URL [s].
     read_timeout_s: float = 1.0
-    # Pixel format asked of a USB device, e.g. MJPG (needed for high rates over USB 2).
+    # Pixel format asked of a USB device, e.g. MJPG (needed for high rates over USB 2, and for
+    # pictures that are stored as the camera compressed them).
     fourcc: str = ""
 
     def __post_init__(self) -> None:
@@ -73,6 +79,9 @@ class OpenCVSource:
             self._capture.set(cv2.CAP_PROP_FRAME_WIDTH, stream.width)
             self._capture.set(cv2.CAP_PROP_FRAME_HEIGHT, stream.height)
             self._capture.set(cv2.CAP_PROP_FPS, stream.rate_hz)
+            if round(self._capture.get(cv2.CAP_PROP_FOURCC)) == _MJPG:
+                # Where it is refused, pictures come decoded.
+                self._capture.set(cv2.CAP_PROP_CONVERT_RGB, 0)
         if not self._capture.isOpened():
             self._capture.release()
             raise RobotConnectionError(
@@ -89,9 +98,23 @@ class OpenCVSource:
                 f"camera '{self._name}': '{self._config.device}' delivers no more pictures (stalled"
                 " or unplugged); check it, then connect again"
             )
+        if bgr.ndim == 2 and len(bgr) == 1:
+            return self._decoded(bgr.tobytes())
         if bgr.ndim == 2:
             return RawFrame(np.asarray(cv2.cvtColor(bgr, cv2.COLOR_GRAY2RGB), np.uint8))
         return RawFrame(np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), np.uint8))
+
+    def _decoded(self, data: bytes) -> RawFrame:
+        """Of what a USB camera sent. Some fill up their packets behind the end of a picture."""
+        file = data.rstrip(b"\0")
+        try:
+            image = decode(file, self._name)
+        except RobotConnectionError as error:
+            raise RobotConnectionError(
+                f"camera '{self._name}': '{self._config.device}' sent {len(data)} bytes that are no"
+                " JPEG; try another cable or port, or leave out 'fourcc'. Then connect again"
+            ) from error
+        return RawFrame(image, file=file if is_plain_jpeg(file, image.shape) else b"")
 
     def close(self) -> None:
         """Release the device."""

@@ -27,7 +27,7 @@ _READY_S = 240.0
 @dataclass(frozen=True, slots=True)
 class LabAddress:
     """Where a lab serves, as printed in its line ``ready``; ``cameras``: ports by name,
-    ``world``: its physics.
+    ``world``: its physics, ``films``: the cameras that show one instead of what happens.
     """
 
     address: str
@@ -36,6 +36,7 @@ class LabAddress:
     token: str
     cameras: Mapping[str, int] = field(default_factory=dict[str, int])
     world: str = ""
+    films: Sequence[str] = ()
 
     def connect(self) -> LabClient:
         """A client of the side door."""

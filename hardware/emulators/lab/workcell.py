@@ -63,6 +63,11 @@ class LabCamera(Protocol):
         """Its name."""
         ...
 
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What became of its pictures, by ``hardware.emulators.mjpeg.COUNTED``."""
+        ...
+
     def see(
         self, t_ns: int, q: Joints, poses: Sequence[ObjectPose], opening_m: float | None
     ) -> None:
@@ -205,7 +210,8 @@ class VirtualLab:
     def _op_stats(self, request: Mapping[str, Any], reply: Reply) -> None:
         del request
         tracker = {"tracker_sent": self.tracker.sent, "tracker_dropped": self.tracker.dropped}
-        reply.ok({**self._room.stats(), **tracker})
+        cameras = {name: dict(camera.counts) for name, camera in self._cameras.items()}
+        reply.ok({**self._room.stats(), **tracker, "cameras": cameras})
 
     def _op_fault(self, request: Mapping[str, Any], reply: Reply) -> None:
         faults: dict[str, Callable[[], object]] = {

@@ -255,6 +255,7 @@ class _Chosen:
             LATENCIES: cell.latencies.to_json(),
             "devices": {name: dict(found) for name, found in ids.items()},
             "lab_seed": self.cell.lab_seed if self.cell.start_lab else None,
+            **({"films": list(opened.films)} if opened.films else {}),
             **({} if self.task is None else recorded_params(self.task)),
         }
         place = Place(

@@ -7,6 +7,7 @@ a replay           open_cell
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,13 +48,15 @@ class CellChoice:
 
 @dataclass(frozen=True, slots=True)
 class OpenedCell:
-    """A cell that is connected; nothing has moved. ``world``: physics of its lab, if it has one;
-    ``agent_real_time``: whether this process has priority over ordinary programs.
+    """A cell that is connected; nothing has moved. ``world``: physics of its lab, if it has one,
+    ``films``: the lab's cameras that do not show what happens; ``agent_real_time``: whether this
+    process has priority over ordinary programs.
     """
 
     env: RealEnv
     world: str
     agent_real_time: bool
+    films: Sequence[str] = ()
 
 
 class Unjudged:
@@ -77,7 +80,7 @@ def open_cell(
 
     Errors: RobotError and its kin for devices that do not answer.
     """
-    cell, world = chosen.cell, ""
+    cell, world, films = chosen.cell, "", tuple[str, ...]()
     place: LabPlacement | PromptPlacement = PromptPlacement(operator)
     if chosen.start_lab:
         lab = LabProcess(chosen.robot, address=cell.address or LOOPBACK, seed=chosen.lab_seed)
@@ -92,8 +95,11 @@ def open_cell(
         world = lab.where.world
         where = f"{world}, serves at {lab.where.address} (seed {chosen.lab_seed})"
         operator.told("virtual lab", where)
+        films = tuple(lab.where.films)
+        if films:
+            operator.told("film", f"camera(s) {', '.join(films)} do not show what happens")
     real_time = take_real_time(0, _AGENT_PRIORITY, inherit=True)
     judge: Scorer = KeyScorer(scorer, operator) if operator.judges else scorer or Unjudged()
     env = RealEnv(cell, place=place, scorer=judge, settable_poses=chosen.start_lab)
     stack.callback(env.close)
-    return OpenedCell(env, world, real_time)
+    return OpenedCell(env, world, real_time, films)

@@ -9,7 +9,7 @@ import logging
 import math
 import multiprocessing
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -17,8 +17,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import cv2
 import numpy as np
 
-from hardware.emulators.mjpeg import CameraEmulator
-from hardware.emulators.sensor import CameraEmulatorConfig, Exposure
+from hardware.emulators.film import LEAST, Film
+from hardware.emulators.mjpeg import COUNTED, CameraEmulator
+from hardware.emulators.sensor import CameraEmulatorConfig, Exposure, Sensor
 from hardware.supervisor.shared_memory import Ring, RingHandle
 from robolearn.arms.models import UR5E
 from robolearn.arms.shapes import Joints
@@ -44,6 +45,10 @@ from sim.scene.load import load_scene
 
 log = logging.getLogger(__name__)
 _SLOTS, _START_S = 16, 200.0
+# Most pictures of a film: they are kept decoded, too, a megabyte each.
+_FILM = 120
+# How far its arm sways [rad], and how often while it lasts.
+_SWAY_RAD, _SWAYS = 0.1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,9 @@ class LabCameraConfig:
     # How a scene is drawn (docs/rendering.md): with smooth edges ('plain': what a calibration needs
     # of a board), or in a third of the time ('fast').
     quality: Literal["fast", "plain"] = "plain"
+    # So many pictures are taken before it serves, of an arm that sways about its first posture, and
+    # then shown in a loop: nobody has to draw, and nobody sees what happens. 0: no film.
+    film: int = 0
     # The lens: as given, or drawn from the lab's seed around that (5 % of the focal length, and for
     # the principal point 1.5 % of the width), to be found by a calibration.
     intrinsics: Literal["given", "drawn"] = "given"
@@ -78,6 +86,11 @@ class LabCameraConfig:
             raise ConfigError(
                 f"lab.cameras: '{self.device.name}': drawn, the share of width and height that is"
                 f" drawn, is in [0.1, 1], got {self.drawn}"
+            )
+        if self.film and not LEAST <= self.film <= _FILM:
+            raise ConfigError(
+                f"lab.cameras: '{self.device.name}': a film has {LEAST} to {_FILM} pictures (0:"
+                f" none is shown), got {self.film}"
             )
         if self.bracket is not None and self.of_scene:
             raise ConfigError(
@@ -200,9 +213,10 @@ class CameraProcess:
         self._named = True
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
+        self._counts = context.RawArray("q", len(COUNTED))
         self._process = context.Process(
             target=_camera,
-            args=(config, workcell, address, seed, self._ring.handle, theirs),
+            args=(config, workcell, address, seed, self._ring.handle, theirs, self._counts),
             daemon=True,
         )
         self._process.start()
@@ -215,6 +229,11 @@ class CameraProcess:
     def name(self) -> str:
         """The camera's name."""
         return self.config.device.name
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What became of its pictures, by ``COUNTED``."""
+        return dict(zip(COUNTED, self._counts, strict=True))
 
     def wait(self) -> None:
         """Until it serves; raises what hindered it."""
@@ -290,6 +309,7 @@ def _camera(
     seed: int,
     handle: RingHandle,
     pipe: Connection[Any, Any],
+    counts: MutableSequence[int],
 ) -> None:
     """The camera's process: until the lab ends."""
     from robolearn.machine.process import exit_with_parent
@@ -301,23 +321,31 @@ def _camera(
     start, view = workcell.state, drawing(config, workcell, seed)
     person = Person(config.carried, workcell.board, child_seed(seed, "person"))
 
-    def draw() -> Exposure:
-        row = ring.latest()
-        state = start if row is None else row.value
+    def seen(t_ns: int, state: Floats) -> Exposure:
         poses: dict[str, ObjectPose] = {}
         at = UR5E.dof
         for name, pose in workcell.objects:
             poses[name] = state[at : at + len(pose)]
             at += len(pose)
         opening_m = None if math.isnan(state[at]) else float(state[at])
-        t_ns = 0 if row is None else row.t_ns
         held = person.arranged(t_ns, poses)
         view.arrange(held.T_table_camera, held.T_table_board)
         return config.exposure(t_ns, view.look(state[: UR5E.dof], held.poses, opening_m))
 
+    def draw() -> Exposure:
+        row = ring.latest()
+        return seen(0, start) if row is None else seen(row.t_ns, row.value)
+
+    def sway(k: int) -> Exposure:
+        swung = start.copy()
+        swung[: UR5E.dof] += _SWAY_RAD * math.sin(math.tau * _SWAYS * k / config.film)
+        return seen(0, swung)
+
     try:
         draw()
-        emulator = CameraEmulator(config.device, address, draw, np.random.default_rng(seed))
+        rng = np.random.default_rng(seed)
+        film = Film.of(Sensor(config.device, rng), sway, config.film) if config.film else None
+        emulator = CameraEmulator(config.device, address, draw, rng, film=film)
     except RobolearnError as error:
         view.close()
         pipe.send(str(error))
@@ -325,6 +353,7 @@ def _camera(
     pipe.send((emulator.port, view.truth(config.device.width, config.device.height)))
 
     def stopped() -> bool:
+        counts[:] = list(emulator.counts.values())
         try:
             while pipe.poll():
                 kind, *rest = pipe.recv()

@@ -152,7 +152,11 @@ def _workcell(
     if gripper is not None:
         devices.append(f"gripper: {address}:{gripper.port}")
     devices.append(f"tracker: UDP to {address}:{tracker_port}; admin: {address}:{lab.admin_port}")
-    devices += [f"camera {name}: http://{address}:{port}/{name}" for name, port in cameras.items()]
+    films = [c.device.name for c in config.cameras if c.film]
+    devices += [
+        f"camera {name}: http://{address}:{port}/{name}{' (a film)' if name in films else ''}"
+        for name, port in cameras.items()
+    ]
     where = LabAddress(
         address=address,
         admin_port=lab.admin_port,
@@ -160,6 +164,7 @@ def _workcell(
         token=token,
         cameras=cameras,
         world=config.world,
+        films=films,
     )
     return Serving(where, tuple(devices))
 

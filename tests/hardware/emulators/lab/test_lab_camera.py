@@ -1,6 +1,7 @@
 """The lab's camera and the tracker that looks through it: a block nobody told the pose of."""
 
 import dataclasses
+import itertools
 import json
 import time
 
@@ -28,6 +29,7 @@ from robolearn.errors import (
     SpecMismatchError,
     StaleSignalError,
 )
+from robolearn.operations.lab.cameras import LabCameraConfig
 from robolearn.pusht import BLOCK, TOOL, wrap_angle
 from robolearn.runtime import run_episode
 from tests.hardware.lab import address
@@ -45,7 +47,9 @@ LAB = """
 lab:
   world: kinematic
   devices: {tracker: {port: 30127}}
-  cameras: [{device: {name: top, port: 0, rate_hz: 15, depth: {}}}]
+  cameras:
+    - device: {name: top, port: 0, rate_hz: 15, depth: {}}
+    - {device: {name: film, port: 0, width: 64, height: 48}, film: 4}
 """
 
 
@@ -90,6 +94,33 @@ def test_depth_of_the_table_and_how_the_camera_really_sees(lab, truth_file):
     assert camera["where"] == "table"
     np.testing.assert_allclose(np.diag(camera["K"])[:2], LENS.focal_px, rtol=1e-5)
     np.testing.assert_allclose(np.array(camera["T_where_camera"])[:3, 3], LENS.position_m)
+
+
+def test_a_film_is_the_cameras_own_in_a_loop_and_the_lab_says_so(lab):
+    where = lab.where
+    assert list(where.films) == ["film"]
+    url = f"http://{where.address}:{where.cameras['film']}/film"
+    stream = dataclasses.replace(STREAM, width=64, height=48, rate_hz=30.0)
+    made = StreamedCamera(stream, lambda: MjpegConfig(url, timeout_s=2.0).build(stream))
+    made.connect()
+    frames = wait_until(lambda: made.since(8) and made.since(-1))
+    made.close()
+    for before, after in itertools.pairwise(frames):
+        assert not np.array_equal(before.image, after.image)
+    for first, again in zip(frames, frames[4:], strict=False):
+        np.testing.assert_array_equal(first.image, again.image)
+        assert again.t_ns - first.t_ns == pytest.approx(4e9 / 30, abs=1e5)
+    with where.connect() as door:
+        told = door.call("stats")["cameras"]
+    assert set(told) == {"top", "film"}
+    assert told["film"]["sent"] >= len(frames)
+    assert told["film"]["skipped"] == told["film"]["unread"] == 0
+
+
+@pytest.mark.parametrize("film", [1, 121, -3])
+def test_films_of_odd_lengths_are_refused(film):
+    with pytest.raises(ConfigError, match=rf"'top': a film has 2 to 120 .*got {film}"):
+        LabCameraConfig(film=film)
 
 
 def test_the_tracker_finds_the_block_within_a_millimetre(lab, camera):
