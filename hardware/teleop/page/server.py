@@ -27,7 +27,9 @@ from urllib.parse import parse_qs
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
+from websockets.protocol import Event
 
 from hardware.teleop.device import DeviceReading, Key, View
 from hardware.teleop.page.assembly import document
@@ -57,8 +59,12 @@ PING_S = 5.0
 ALLOWED_HZ, ALLOWED_AT_ONCE = 200.0, 400
 # Of messages [bytes], pages, and keys that nobody has asked for yet.
 LARGEST, MOST_PAGES, MOST_KEYS = 4096, 8, 32
+# Of connections, known or not: each takes a file of those that this program may open. How long one
+# may take until it has asked for something [s].
+MOST_CONNECTIONS, ASK_S = 64, 5.0
 # As the standard numbers them: against the rules, and come again later.
 _AGAINST_RULES, _LATER = 1008, 1013
+_DATA = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 
 log = logging.getLogger(__name__)
 
@@ -191,10 +197,30 @@ class PageServer:
     async def _serve(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
         made = weakref.WeakSet[ServerConnection]()
 
+        now_ns = self._now_ns
+
         class Known(ServerConnection):
+            # Frames that are no message: pings, and pieces of what may never become one.
+            pieces: Allowance
+
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
                 super().connection_made(transport)
+                self.pieces = Allowance(ALLOWED_HZ, ALLOWED_AT_ONCE)
                 made.add(self)
+                if len(made) > MOST_CONNECTIONS:
+                    self.transport.abort()
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                made.discard(self)
+                super().connection_lost(exc)
+
+            def process_event(self, event: Event) -> None:
+                whole = not isinstance(event, Frame) or (event.opcode in _DATA and event.fin)
+                if whole or self.pieces.take(now_ns()):
+                    super().process_event(event)
+                elif not self.transport.is_closing():
+                    log.warning("a page that sent too many pieces of messages was closed")
+                    self.transport.abort()
 
         server = await serve(
             self._talk,
@@ -203,6 +229,7 @@ class PageServer:
             process_request=self._answer,
             max_size=LARGEST,
             compression=None,
+            open_timeout=ASK_S,
             close_timeout=CLOSE_S,
             ping_interval=PING_S,
             ping_timeout=PING_S,

@@ -6,6 +6,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -18,8 +19,14 @@ from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Surroundings, Thing, View
 from hardware.teleop.devices.browser import BrowserConfig, BrowserDevice
 from hardware.teleop.mapping import Mapping
+from hardware.teleop.page import server
 from hardware.teleop.page.layout import layout_of
-from hardware.teleop.page.server import ALLOWED_AT_ONCE, MOST_KEYS, MOST_PAGES
+from hardware.teleop.page.server import (
+    ALLOWED_AT_ONCE,
+    MOST_CONNECTIONS,
+    MOST_KEYS,
+    MOST_PAGES,
+)
 from robolearn.errors import ConfigError
 from robolearn.web import address
 from tests.hardware.teleop.pages import ARM, FakePage, page, ws_url
@@ -216,6 +223,57 @@ def test_a_flood_is_closed(device):
         assert ours.closed() == 1008
         wait_until(lambda: not device.poll().present)
     assert len(device.pressed()) <= MOST_KEYS
+
+
+def files():
+    """How many this program has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_whoever_opens_connections_takes_no_files_from_the_program(monkeypatch):
+    """Nobody needs the token for that, and an episode that finds no file left is lost."""
+    monkeypatch.setattr(server, "ASK_S", 600.0)
+    device = BrowserDevice(LAYOUT)
+    with contextlib.closing(device), contextlib.ExitStack() as opened, page(device) as ours:
+        before, count = files(), 3 * MOST_CONNECTIONS
+        where = ("127.0.0.1", device.port)
+        many = [opened.enter_context(socket.create_connection(where, 10.0)) for _ in range(count)]
+        for late in many[MOST_CONNECTIONS:]:
+            with contextlib.suppress(ConnectionResetError):
+                assert late.recv(1) == b""
+        # Both ends are this program's here.
+        assert files() - before <= count + MOST_CONNECTIONS
+        # Whoever drives goes on, and once those have gone somebody may come.
+        ours.twist(0.5)
+        wait_until(lambda: device.poll().clutch)
+        opened.close()
+        wait_until(lambda: answered(device.url))
+
+
+def answered(url):
+    try:
+        return status_of(url)[0] == 200
+    except (ConnectionError, urllib.error.URLError):
+        return False
+
+
+def pieces(kind, count):
+    """Frames of a client (RFC 6455, 5.2) that never become a message, masked by zeros."""
+    first = {"ping": 0x89, "fragment": 0x00}[kind]
+    begin = b"" if kind == "ping" else bytes([0x01, 0x80, 0, 0, 0, 0])
+    return begin + bytes([first, 0x80, 0, 0, 0, 0]) * count
+
+
+@pytest.mark.parametrize("kind", ["ping", "fragment"])
+def test_frames_that_are_no_message_are_a_flood_too(device, kind, caplog):
+    """No limit on messages counts them, and empty pieces have no length that adds up."""
+    with page(device) as ours:
+        ours.twist(1.0)
+        wait_until(lambda: device.poll().clutch)
+        with contextlib.suppress(OSError):
+            ours.socket.socket.sendall(pieces(kind, 100 * ALLOWED_AT_ONCE))
+        wait_until(lambda: not device.poll().present)
+    assert sum("too many pieces" in r.message for r in caplog.records) == 1
 
 
 def test_so_many_pages_and_no_more(device):
