@@ -32,6 +32,9 @@ PrefixWeights = Float64[NDArray[np.float64], "_ _"]
 Candidates = Float64[NDArray[np.float64], "b n h a"]
 Scores = Float64[NDArray[np.float64], "b n"]
 
+# Why an episode ended that a supervisor stopped.
+SAFETY_STOP = "safety_stop"
+
 
 def no_signals() -> Signals:
     """The empty named collection (a default factory)."""

@@ -21,6 +21,7 @@ from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.models import APART, CAPSULES
 from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError
+from robolearn.timing.overrun import Overrun
 
 log = logging.getLogger(__name__)
 
@@ -152,27 +153,6 @@ def _beyond(value: list[float], limit: list[float]) -> bool:
         if not abs(v) <= most:
             return True
     return False
-
-
-class Overrun:
-    """How long a value has been above its limit."""
-
-    def __init__(self, limit: float, patience_s: float) -> None:
-        self.limit, self._patience_ns = limit, round(patience_s * 1e9)
-        self._since_ns: int | None = None
-
-    def over(self, value: float, now_ns: int) -> bool:
-        """True once ``value`` has been above the limit for the patience; NaN is not above."""
-        if not value > self.limit:
-            self._since_ns = None
-            return False
-        if self._since_ns is None:
-            self._since_ns = now_ns
-        return now_ns - self._since_ns >= self._patience_ns
-
-    def reset(self) -> None:
-        """Begin anew."""
-        self._since_ns = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ import logging
 import numpy as np
 
 from hardware.devices.robot import Robot, RobotState
-from hardware.supervisor.checks import CollisionGuard, Overrun, Strain
+from hardware.supervisor.checks import CollisionGuard, Strain
 from hardware.supervisor.follower import Follower, Leeway
 from hardware.supervisor.gripper_keeper import Keeper
 from hardware.supervisor.link import SupervisorConfig, Target
 from hardware.supervisor.shared_memory import Ring
 from hardware.supervisor.watch.commands import CommandCheck
 from robolearn.arms.shapes import Joints
+from robolearn.timing.overrun import Overrun
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,12 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from robolearn.geometry import Vector
 from robolearn.pusht import goal_pose
-from robolearn.shapes import AnyArray, Picture
+from robolearn.shapes import AnyArray, OwnFlags, Picture
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import (
+    SAFETY_STOP,
     Capabilities,
     Command,
     Condition,
@@ -34,7 +36,8 @@ from robolearn.types import (
 from sim.control.delay import DelayedController
 from sim.control.planar import build_controller
 from sim.env.action_check import ActionCheck
-from sim.env.contacts import touching
+from sim.env.contacts import force_on, touching
+from sim.env.force_stop import force_stop
 from sim.env.placement import placer
 from sim.env.sensors import Sensors
 from sim.rendering.cameras import Calibration, Cameras
@@ -144,7 +147,9 @@ class SceneEnv:
         self._periods = {s.name: round(1 / (s.rate_hz * step)) for s in config.signals}
         self._periods |= self._cameras.periods
         every = self._controller.every
-        self._chunk = int(np.gcd.reduce([config.substeps, every, *self._periods.values()]))
+        self._stop = force_stop(config, self.model)
+        looks = [] if self._stop is None else [self._stop.every]
+        self._chunk = int(np.gcd.reduce([config.substeps, every, *looks, *self._periods.values()]))
         self._chunks, self._control_chunks = config.substeps // self._chunk, every // self._chunk
         self._schedule = self._plan()
         self._step_ns = round(step * 1e9)
@@ -230,6 +235,8 @@ class SceneEnv:
         mujoco.mj_forward(self.model, self.data)
         self._task.reset()
         self._now_ns, self._done, self._diverged, self._outcome = 0, 0, False, None
+        if self._stop is not None:
+            self._stop.reset()
         self._samples.clear()
         self._sensors.reset(rng)
         self._sample(self._schedule[0], 0)
@@ -256,11 +263,15 @@ class SceneEnv:
         self._samples.require()
         model, data, cycle = self.model, self.data, self._schedule
         substep, integrate, every = self._controller.substep, self._integrate, self._control_chunks
+        stop = self._stop
+        look = 0 if stop is None else stop.every // self._chunk
         for k in range(self._chunks):
             if k % every == 0:
                 substep(model, data)
             integrate()
             self._done += 1
+            if stop is not None and self._done % look == 0:
+                stop.look(self._force_on, self._now_ns + (k + 1) * self._chunk * self._step_ns)
             due = cycle[self._done % len(cycle)]
             if due is not None:
                 last = k + 1 == self._chunks
@@ -275,11 +286,15 @@ class SceneEnv:
         return SampleBatch(signals=signals, sent=self._controller.sent())
 
     def outcome(self) -> Outcome:
-        """The task's verdict, or ``physics_diverged``."""
+        """The task's verdict, ``safety_stop``, or ``physics_diverged``."""
         self._samples.require()
         if self._outcome is None:
             judged = self._task.judge(self._true)
-            self._outcome = _diverged(judged) if self._diverged else judged
+            if self._diverged:
+                judged = _diverged(judged)
+            elif self._stop is not None and self._stop.stopped and not judged.terminal:
+                judged = dataclasses.replace(judged, truncated=True, reason=SAFETY_STOP)
+            self._outcome = judged
         return self._outcome
 
     def contacts(self) -> frozenset[tuple[str, str]]:
@@ -307,6 +322,10 @@ class SceneEnv:
     def _integrate(self) -> None:
         """One chunk of physics steps (another engine may do them)."""
         mujoco.mj_step(self.model, self.data, self._chunk)
+
+    def _force_on(self, geoms: OwnFlags) -> Vector:
+        """Force ``[3]`` on these geoms [N] in the last step (another engine may know it)."""
+        return force_on(self.model, self.data, geoms)
 
     def _plan(self) -> list[_Due | None]:
         """What is sampled after each chunk of physics steps, until the pattern repeats."""

@@ -119,8 +119,7 @@ class BulletEngine:
         for c in itertools.chain(*touched):
             on_a, on_b = (c[i] == self.body and c[i + 2] in links for i in (1, 2))
             if on_a != on_b:
-                acting = np.array(c[7]) * c[9] + np.array(c[11]) * c[10] + np.array(c[13]) * c[12]
-                force += acting if on_a else -acting
+                force += acting_on_first(c) if on_a else -acting_on_first(c)
         return force / len(touched)
 
     def step(self, dt_s: float) -> None:
@@ -153,3 +152,11 @@ class BulletEngine:
         if self._client is not None:
             self.p.disconnect(**self.id)
             self._client = None
+
+
+def acting_on_first(contact: Sequence[Any]) -> Vector:
+    """Force ``[3]`` [N] on the first body of a row of ``getContactPoints``: along the normal and
+    both directions of friction.
+    """
+    c = contact
+    return np.array(c[7]) * c[9] + np.array(c[11]) * c[10] + np.array(c[13]) * c[12]

@@ -21,6 +21,7 @@ from sim.control.arm_xy import arm_xy_config
 from sim.control.arms import ArmConfig, ArmsConfig
 from sim.control.own_arm import arm_of
 from sim.control.servos import Gains
+from sim.env.contacts import geoms_behind, inside
 from sim.scene.config import Scene, SceneConfig, require_name
 from sim.scene.payload import PAYLOAD, add_payload
 
@@ -92,7 +93,7 @@ def find_mount(
         home = (*home, 0.0)
     at = [require_name(model, mujoco.mjtObj.mjOBJ_JOINT, n, where) for n in joints]
     ids = [require_name(model, mujoco.mjtObj.mjOBJ_ACTUATOR, n, where) for n in actuators]
-    first, last = (int(model.jnt_bodyid[at[i]]) for i in (0, arm.dof - 1))
+    first = int(model.jnt_bodyid[at[0]])
     return ArmMount(
         arm=arm,
         home=home,
@@ -105,8 +106,8 @@ def find_mount(
         qpos=np.array([model.jnt_qposadr[j] for j in at], dtype=np.int64),
         dofs=np.array([model.jnt_dofadr[j] for j in at], dtype=np.int64),
         actuators=np.array(ids, dtype=np.int64),
-        bodies=np.array([_inside(model, b, first) for b in range(model.nbody)]),
-        behind=np.array([_inside(model, int(b), last) for b in model.geom_bodyid]),
+        bodies=np.array([inside(model, b, first) for b in range(model.nbody)]),
+        behind=geoms_behind(model, at[arm.dof - 1]),
     )
 
 
@@ -151,9 +152,3 @@ def _last_link(model: mujoco.MjModel, mount: ArmMount) -> tuple[Pose, Pose]:
 
 def _angles(model: mujoco.MjModel, data: mujoco.MjData, joints: tuple[str, ...]) -> Joints:
     return np.array([data.qpos[model.joint(name).qposadr[0]] for name in joints])
-
-
-def _inside(model: mujoco.MjModel, body: int, root: int) -> bool:
-    while body > root:
-        body = int(model.body_parentid[body])
-    return body == root

@@ -27,6 +27,7 @@ from robolearn.geometry import (
 from robolearn.seeding import child_seed
 from robolearn.shapes import Picture
 from sim.control.servos import Gains, apply_gains, servo_lead
+from sim.env.contacts import force_on
 from sim.env.placement import placer
 from sim.perturbations.model import object_bodies, object_signals
 from sim.plants.bracket import Bracket, with_bracket
@@ -160,17 +161,7 @@ class ScenePlant:
 
     def tool_force(self) -> Vector:
         """Sum of the contact forces on everything behind the last joint [N], in the base frame."""
-        model, data = self.model, self.data
-        force, wrench = np.zeros(3), np.zeros(6)
-        for i in range(data.ncon):
-            contact = data.contact[i]
-            first, second = (bool(self._mount.behind[g]) for g in (contact.geom1, contact.geom2))
-            if first == second:
-                continue
-            mujoco.mj_contactForce(model, data, i, wrench)
-            # The frame's rows are the contact's axes; the force acts on the second geom.
-            acting = contact.frame.reshape(3, 3).T @ wrench[:3]
-            force += acting if second else -acting
+        force = force_on(self.model, self.data, self._mount.behind)
         return self._mount.T_world_base[:3, :3].T @ force
 
     def set_joint_targets(self, q: Joints, qd: Joints) -> None:

@@ -163,6 +163,20 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True)
+class SupervisorConfig:
+    """What a cell's supervisor would stop the robot for; an episode then ends as ``safety_stop``.
+
+    ``max_tool_force_n``: the sum of the contact forces on everything behind an arm's last joint
+    [N]; ``overload_s``: for so long it must be above that [s]; ``rate_hz``: how often it is looked
+    at, the rate at which the cell's controller tells it.
+    """
+
+    max_tool_force_n: float
+    overload_s: float = 0.02
+    rate_hz: float = 100.0
+
+
+@dataclass(frozen=True, slots=True)
 class SceneConfig:
     """``scene.yaml``. ``control`` has a ``kind`` (see ``sim/control/planar.py``) and that kind's
     keys.
@@ -170,7 +184,8 @@ class SceneConfig:
     ``frames`` maps frame names (``table``) to sites of the MJCF that do not move.
     ``control_delay_s``: set-points reach the actuators this much later, in whole physics steps;
     ``control_smoothing_s``: on the way a critically damped filter lags a ramp by this.
-    ``overrides``: by body, what replaces the MJCF's.
+    ``supervisor``: what would stop the robot; None: nothing does. ``overrides``: by body, what
+    replaces the MJCF's.
     """
 
     schema: int
@@ -189,6 +204,7 @@ class SceneConfig:
     description: str = ""
     control_delay_s: float = 0.0
     control_smoothing_s: float = 0.0
+    supervisor: SupervisorConfig | None = None
     overrides: dict[str, Override] = field(default_factory=dict[str, Override])
 
     @property

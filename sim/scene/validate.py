@@ -13,6 +13,7 @@ import numpy as np
 
 from robolearn.errors import SceneError, did_you_mean
 from sim.control.planar import require_controller
+from sim.env.force_stop import force_stop
 from sim.rendering.cameras import check_cameras
 from sim.scene.config import FRAMED, UNPHYSICAL, Scene, SceneConfig, SignalConfig, require_name
 from sim.tasks.registry import build_task, derived_signal
@@ -41,6 +42,7 @@ def validate(scene: Scene, model: mujoco.MjModel) -> None:
         config.reset.distribution, task.distributions, f"{where}: reset", "distribution"
     )
     require_controller(config.control, where)
+    force_stop(config, model)
 
 
 def check_bodies(folder: Path, model: mujoco.MjModel) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 
 from hardware.devices.robot import RobotState
-from hardware.supervisor.checks import FollowingCheck, LoadCheck, Overrun
+from hardware.supervisor.checks import FollowingCheck, LoadCheck
 from hardware.supervisor.follower import Follower
 from hardware.supervisor.link import Cause, SupervisorConfig
 from hardware.supervisor.watch.commands import Defect
 from hardware.supervisor.watch.resuming import ResumeCheck
 from robolearn.arms.shapes import Joints
+from robolearn.timing.overrun import Overrun
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from hardware.emulators.drivetrain import DrivetrainConfig, behind
 from hardware.emulators.plant import Plant
 from hardware.emulators.robotiq import RobotiqEmulator
 from hardware.emulators.ur.motion import JointMotion, MotionLimits
-from hardware.supervisor.checks import Overrun
 from hardware.supervisor.follower import Follower
 from hardware.supervisor.link import Target
 from robolearn.arms.shapes import Joints
@@ -21,6 +20,7 @@ from robolearn.errors import ConfigError
 from robolearn.geometry import Vector
 from robolearn.operations.lab.cameras import Workcell
 from robolearn.operations.lab.workcell import LabConfig, build_fingers, build_plant
+from robolearn.timing.overrun import Overrun
 
 # Fingers that are this near to where an episode begins are there [m].
 _THERE_M = 0.002

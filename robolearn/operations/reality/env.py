@@ -33,7 +33,7 @@ from robolearn.operations.reality.driven_arm import DrivenArm
 from robolearn.seeding import child_seed
 from robolearn.shapes import Picture
 from robolearn.spec import EmbodimentSpec
-from robolearn.types import Condition, Observation, Outcome, SampleBatch, Signals
+from robolearn.types import SAFETY_STOP, Condition, Observation, Outcome, SampleBatch, Signals
 from sim.adapters.stepped import Poses, SteppedEnv
 from sim.tasks.contract import Task
 
@@ -41,7 +41,6 @@ from sim.tasks.contract import Task
 _REST_NS, _LONGEST_NS = 250_000_000, 1_500_000_000
 # Emulators take 0 for "never".
 _FIRST_NS = 1_000_000_000
-SAFETY_STOP = "safety_stop"
 
 
 class RealityEnv(SteppedEnv):

@@ -17,9 +17,11 @@ import mujoco
 import numpy as np
 
 from robolearn.geometry import Rotation, Vector, quat_from_rotation, rotation_from_quat
+from robolearn.shapes import OwnFlags
 from robolearn.types import Condition, ResetReport
 from sim.adapters.bullet import model as bm
 from sim.env.scene_env import SceneEnv
+from sim.plants.bullet_engine import acting_on_first
 from sim.plants.urdf import bullet
 from sim.scene.config import Scene
 from sim.scene.load import load_scene, scene_names
@@ -109,6 +111,16 @@ class BulletSceneEnv(SceneEnv):
             p.stepSimulation(**self._id)
         data.time += self._chunk * model.opt.timestep
         self._pull_state()
+
+    def _force_on(self, geoms: OwnFlags) -> Vector:
+        """Of what Bullet's last step says."""
+        model, force = self.model, np.zeros(3)
+        links = {self._bodies[b] for b in set(model.geom_bodyid[geoms].tolist())}
+        for c in self._p.getContactPoints(**self._id):
+            on_a, on_b = ((c[i], c[i + 2]) in links for i in (1, 2))
+            if on_a != on_b:
+                force += acting_on_first(c) if on_a else -acting_on_first(c)
+        return force
 
     def _rebuild(self) -> None:
         self._disconnect()
