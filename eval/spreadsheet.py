@@ -23,22 +23,24 @@ def read_lines(path: Path) -> list[tuple[int, list[str]]]:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise ConfigError(f"no file '{path}': it {what}")
     text = _decoded(path)
-    first, _, rest = text.partition("\n")
+    told = (line for line in text.splitlines() if line.strip())
+    first = next(told, "")
     said = re.fullmatch(r"sep=(.)\s*", first)
-    head = first if said is None else rest.partition("\n")[0]
+    head = first if said is None else next(told, "")
     separator = said[1] if said else max(_SEPARATORS, key=head.count)
+    rows: list[tuple[int, list[str]]] = []
+    begin = 1
     try:
         stream = csv.reader(
             io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True
         )
-        rows: list[tuple[int, list[str]]] = []
-        begin = 1
         for row in stream:
-            if any(cell.strip() for cell in row) and not (said and begin == 1):
+            if any(cell.strip() for cell in row):
                 rows.append((begin, row))
             begin = stream.line_num + 1
     except (csv.Error, TypeError) as error:
-        raise ConfigError(f"{path} is no CSV file: {error}") from error
+        raise ConfigError(f"{path}:{begin} is no line of a CSV file: {error}") from error
+    rows = rows[1:] if said else rows
     if rows and any("\n" in cell for cell in rows[-1][1][-1:]) and text.count('"') % 2:
         raise ConfigError(
             f"{path}:{rows[-1][0]}: a quote is opened and never closed, so that all lines below"
@@ -59,9 +61,8 @@ def _decoded(path: Path) -> str:
     content = path.read_bytes()
     if content[:4] == b"PK\x03\x04":
         raise ConfigError(f"{path} is a workbook; save it as 'CSV UTF-8' and give that file")
-    utf_16 = content[:2] in (b"\xff\xfe", b"\xfe\xff")
     try:
-        text = content.decode("utf-16" if utf_16 else "utf-8-sig")
+        text = content.decode(_encoding(content))
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path} is no CSV file in UTF-8: {error}; save it as 'CSV UTF-8'"
@@ -69,3 +70,14 @@ def _decoded(path: Path) -> str:
     if "\0" in text:
         raise ConfigError(f"{path} is no CSV file: it holds zero bytes")
     return text
+
+
+def _encoding(content: bytes) -> str:
+    """UTF-16 begins with a mark of its byte order, or, as columns have plain names, with letters
+    that have zeros between them.
+    """
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    zeros = tuple(byte == 0 for byte in content[:4])
+    little, big = (False, True, False, True), (True, False, True, False)
+    return {little: "utf-16-le", big: "utf-16-be"}.get(zeros, "utf-8-sig")

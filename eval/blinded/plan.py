@@ -20,6 +20,8 @@ from robolearn.errors import ConfigError, DataError
 from robolearn.types import TrialRecord
 
 FILE_NAME = "plan.yaml"
+# Where the table with aliases stands until the end.
+BLIND = "blind"
 KIND = DocumentKind("robolearn trial plan", 1, "robolearn trial")
 Scoring = Literal["task", "operator", "rubric"]
 REQUEUE = (

@@ -15,12 +15,12 @@ from typing import Any
 
 from eval.plain import plain_values
 from eval.report.data import SUMMARY_FILE, TRIALS_FILE, EvaluationData, load_report_data
-from eval.report.markdown import diagnosis_lines, markdown_table
+from eval.report.markdown import diagnosis_lines
 from eval.report.page import Section, code, details, note, page, paragraph, picture, table, text
 from eval.report.plots import ResultBar, results_plot, seeds_plot
 from eval.report.results import score_text
 from eval.report.sections import critic_curves, practice_curves
-from eval.report.text import rate
+from eval.report.text import markdown_table, rate
 from eval.report.training import RunFacts, run_facts, run_families
 from eval.summary import Result
 from robolearn.errors import ConfigError

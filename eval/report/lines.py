@@ -6,9 +6,8 @@ import math
 
 from eval.compare import Comparison, WorldComparison
 from eval.report.data import EvaluationData
-from eval.report.markdown import markdown_table
 from eval.report.results import T_METHOD, T_WORDS, generalisation_rows, score_method
-from eval.report.text import estimate_text, interval, number, p_text, rate, sentence
+from eval.report.text import estimate_text, interval, markdown_table, number, p_text, rate, sentence
 from eval.standing import standing_lines
 from eval.statistics.intervals import Estimate
 from eval.summary import FIGURES, Result

@@ -16,7 +16,15 @@ from eval.report.results import (
     score_method,
     score_text,
 )
-from eval.report.text import estimate_text, p_text, rate, reached, reason_words, sentence
+from eval.report.text import (
+    estimate_text,
+    markdown_table,
+    p_text,
+    rate,
+    reached,
+    reason_words,
+    sentence,
+)
 from eval.report.training import RunFacts
 from eval.standing import standing_lines, standing_of
 from eval.statistics.intervals import Estimate
@@ -155,15 +163,6 @@ def _failures(evaluation: EvaluationData) -> list[str]:
     ]  # fmt: skip
     header = ["policy", "world", "reason", "count", "share", "mean score", "for example"]
     return ["## How episodes fail", "", *markdown_table(header, rows)] if rows else []
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table and an empty one; bars within cells are escaped."""
-
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(str(c).replace("|", "\\|") for c in cells) + " |"
-
-    return [line(header), "|" + "---|" * len(header), *(line(r) for r in rows), ""]
 
 
 def _two(e: Estimate) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from eval.statistics.intervals import Estimate
 from eval.summary import AgreementKind, Result
@@ -112,3 +112,12 @@ def wear_words(wear: Wear) -> str:
         share = wear.person_seconds / driven
         parts.append(f"{wear.take_overs} take-overs, {share:.0%} of the time a person's")
     return "; ".join(parts)
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table and an empty one; bars within cells are escaped."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(str(c).replace("|", "\\|") for c in cells) + " |"
+
+    return [line(header), "|" + "---|" * len(header), *(line(r) for r in rows), ""]

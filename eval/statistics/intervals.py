@@ -7,6 +7,7 @@ be fixed before the first one.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -440,6 +441,7 @@ def _ratio(k: int, n: int) -> float:
     return k / n if n else math.nan
 
 
+@functools.lru_cache(maxsize=64)
 def _z(level: float) -> float:
     check_level(level)
     return float(scipy.stats.norm.ppf((1 + level) / 2))

@@ -65,6 +65,7 @@ KEY = (
 NUMBERS = ("score", "final_progress", "return_", "duration_s")
 # A clip is made afterwards, and a digest cannot hold itself.
 UNSIGNED = ("video", "digest")
+_SIGNED = tuple(name for name in COLUMNS if name not in UNSIGNED)
 # What tables of version 2 did not have.
 SINCE_3 = ("libraries",)
 
@@ -101,7 +102,7 @@ def row_values(number: int, record: TrialRecord) -> tuple[Any, ...]:
 
 def digest_of(number: int, values: Mapping[str, Any]) -> str:
     """The digest of a row: of its number, and of what it must go on saying."""
-    signed = [number, *(values[n] for n in COLUMNS if n in values and n not in UNSIGNED)]
+    signed = [number, *(values[n] for n in _SIGNED if n in values)]
     return hashlib.sha256(json.dumps(signed).encode()).hexdigest()[:16]
 
 

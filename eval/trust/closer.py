@@ -9,16 +9,19 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eval.statistics.intervals import check_level
 from eval.trust.measures import MEASURES
-from eval.trust.pairing import Outcome, PairedConditions, PairedTask
+from eval.trust.pairing import Outcome, PairedConditions, PairedTask, means
 from robolearn.errors import DataError
 from robolearn.seeding import child_seed
 from robolearn.shapes import FloatRows, Floats
 
 NAMES = ("pearson", "spearman", "mmrv", "mae")
 _DRAWS = 2_000
+# Drawn outcomes that are held at a time.
+_HELD = 2_000_000
 
 Span = tuple[float, float]
 
@@ -61,7 +64,7 @@ def closer(before: PairedTask, after: PairedTask, *, level: float = 0.95, seed: 
     pairs = _shared(before, after)
     starts = _starts(pairs)
     real, first, second = (
-        np.array([[float(np.mean(side[s])) for s in starts] for side in sides])
+        np.stack([means([side[s] for s in starts]) for side in sides])
         for sides in (
             [a.real for a, _ in pairs],
             [a.sim for a, _ in pairs],
@@ -72,8 +75,7 @@ def closer(before: PairedTask, after: PairedTask, *, level: float = 0.95, seed: 
     k, n = real.shape
     by_start = rng.integers(0, n, (_DRAWS, n))
     by_policy = rng.integers(0, k, (_DRAWS, k))
-    drawn_starts = [np.stack([side[:, rows].mean(axis=1) for rows in by_start])
-                    for side in (real, first, second)]  # fmt: skip
+    drawn_starts = [_mean_over(side, by_start) for side in (real, first, second)]
     drawn_policies = [side.mean(axis=1)[by_policy] for side in (real, first, second)]
     changes = {
         name: Change(
@@ -85,6 +87,15 @@ def closer(before: PairedTask, after: PairedTask, *, level: float = 0.95, seed: 
         for name in NAMES
     }
     return Closer(k, n, changes)
+
+
+def _mean_over(side: FloatRows, rows: NDArray[np.int64]) -> FloatRows:
+    """Means ``[draws, policies]`` of ``side [policies, starts]`` over ``rows [draws, starts]``."""
+    out = np.empty((len(rows), len(side)))
+    step = max(1, _HELD // max(1, side.size))
+    for at in range(0, len(rows), step):
+        out[at : at + step] = side[:, rows[at : at + step]].mean(axis=2).T
+    return out
 
 
 def _shared(

@@ -9,7 +9,7 @@ import numpy as np
 
 from eval.statistics.intervals import Estimate, mean_t
 from eval.summary import own_trials
-from eval.trust.pairing import By, PairedTask
+from eval.trust.pairing import By, PairedTask, means
 from robolearn.types import TrialRecord
 
 # Rarer ways to end are left out.
@@ -92,7 +92,7 @@ def _cell(trials: Sequence[TrialRecord], by: By) -> Cell:
     for r in trials:
         shares[r.reason] = shares.get(r.reason, 0.0) + 1.0 / len(trials)
     values = [float(r.success) if by == "success" else float(r.score) for r in trials]
-    return shares, float(np.mean(values))
+    return shares, values[0] if len(values) == 1 else float(np.mean(values))
 
 
 def _row(
@@ -105,7 +105,7 @@ def _row(
     by_start: dict[str, list[float]] = {}
     for (_, start), a, b in zip(keys, *sides, strict=True):
         by_start.setdefault(start, []).append(b - a)
-    gaps = np.array([np.mean(v) for v in by_start.values()])
+    gaps = means([tuple(v) for v in by_start.values()])
     real, sim = (float(np.mean(v)) for v in sides)
     return Ending(reason, real, sim, mean_t(gaps, bounds=(-1.0, 1.0)))
 

@@ -6,6 +6,8 @@ often it happens. If the simulator is useless, nothing is gained and next to not
 
 from __future__ import annotations
 
+import bisect
+import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -13,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from eval.statistics.intervals import Estimate, bounded_mean, wilson
-from eval.trust.pairing import PairedConditions
+from eval.trust.pairing import PairedConditions, means
 from robolearn.seeding import child_seed
 from robolearn.shapes import AnyFloats, Floats, OwnFloats
 
@@ -26,6 +28,8 @@ _BETTING = "rectified simulation, betting"
 # Of the error: for real trials alone, and for how many simulated ones there are (SureSim).
 _ALONE, _SIMULATED = 0.25, 0.1
 _GRID = 2_001
+# Real trials up to which the same table is drawn again and again.
+_FEW = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +63,7 @@ def real_estimate(c: PairedConditions, *, level: float = 0.95, seed: int = 0) ->
     nothing over the bounded mean of the real ones, and no saving is claimed. Both take the
     simulated conditions for drawn as the real ones were.
     """
-    real = np.array([np.mean(v) for v in c.real.values()], dtype=np.float64)
-    paired = np.array([np.mean(v) for v in c.sim.values()], dtype=np.float64)
-    more = np.array([np.mean(v) for v in c.only_simulated.values()], dtype=np.float64)
+    real, paired, more = (means(side.values()) for side in (c.real, c.sim, c.only_simulated))
     varies = real.size > 1 and np.ptp(real) > 0 and np.ptp(paired) > 0
     correlation = float(np.corrcoef(real, paired)[0, 1]) if varies else None
     simulated = paired.size + more.size
@@ -120,11 +122,9 @@ def repetitions(
     rate, likely = float(shares[0] + shares[2]), float(shares[0] + shares[1])
     drawn = rng.multinomial(n, shares, draws).astype(np.float64)
     simulated = drawn[:, 0] + drawn[:, 1] + rng.binomial(more, likely, draws)
-    _, low, high = _stratified(drawn, simulated, n + more, level)
-    alone = [wilson(k, n, level) for k in range(n + 1)]
+    low, high = _ends(drawn, simulated, n + more, level)
     k = (drawn[:, 0] + drawn[:, 2]).astype(np.int64)
-    low_alone, high_alone = (np.array([getattr(e, end) for e in alone])[k]
-                             for end in ("low", "high"))  # fmt: skip
+    low_alone, high_alone = (ends[k] for ends in _wilson_ends(n, level))
     return Repetitions(
         coverage=float(((low <= rate) & (rate <= high)).mean()),
         coverage_alone=float(((low_alone <= rate) & (rate <= high_alone)).mean()),
@@ -143,20 +143,58 @@ def betting_interval(values: Floats, level: float = 0.95) -> tuple[float, float]
     if n == 0:
         return 0.0, 1.0
     counts = np.arange(1, n + 1)
-    means = (0.5 + np.cumsum(values)) / (counts + 1)
-    variances = (0.25 + np.cumsum((values - means) ** 2)) / (counts + 1)
+    centres = (0.5 + np.cumsum(values)) / (counts + 1)
+    variances = (0.25 + np.cumsum((values - centres) ** 2)) / (counts + 1)
     before = np.concatenate([[0.25], variances[:-1]])
-    bet = np.sqrt(2 * math.log(2 / alpha) / (n * before))[:, None]
-    m = np.linspace(0, 1, _GRID)
-    off = values[:, None] - m
-    with np.errstate(divide="ignore"):
-        up = np.log1p(np.minimum(bet, 0.5 / m) * off).sum(axis=0)
-        down = np.log1p(-np.minimum(bet, 0.5 / (1 - m)) * off).sum(axis=0)
-    kept = m[np.maximum(up, down) < math.log(2 / alpha)]
-    if kept.size == 0:
+    bet = np.sqrt(2 * math.log(2 / alpha) / (n * before))
+    m, limit = np.linspace(0, 1, _GRID), math.log(2 / alpha)
+
+    def fails(k: int, sign: int) -> bool:
+        """Whether the bets that the mean is above (or below) the ``k``-th have failed."""
+        share, off = (m[k], values - m[k]) if sign > 0 else (1 - m[k], m[k] - values)
+        with np.errstate(divide="ignore"):
+            won = np.log1p(np.minimum(bet, 0.5 / share) * off)
+        # One after the other: the sum of a column does not depend on how many columns there are.
+        return bool(np.cumsum(won)[-1] < limit)
+
+    # The capital of the former falls with the mean, that of the latter rises: both ends are found
+    # by halving.
+    first = bisect.bisect_left(range(_GRID), 1, key=lambda k: int(fails(k, 1)))
+    last = bisect.bisect_left(range(_GRID), 1, key=lambda k: int(not fails(k, -1))) - 1
+    if first > last:
         return 0.0, 1.0
     step = 1.0 / (_GRID - 1)
-    return max(0.0, float(kept[0]) - step), min(1.0, float(kept[-1]) + step)
+    return max(0.0, float(m[first]) - step), min(1.0, float(m[last]) + step)
+
+
+def _ends(
+    table: AnyFloats, likely: AnyFloats, simulated: int, level: float
+) -> tuple[Floats, Floats]:
+    """Ends of :func:`_stratified`, each table that was drawn several times once: quantiles of Beta
+    distributions take nearly all of the time, and with few trials there are few tables.
+    """
+    n = int(table[0].sum())
+    if n > _FEW:
+        _, low, high = _stratified(table, likely, simulated, level)
+        return low, high
+    rows = np.column_stack([table[:, :3], likely]).astype(np.int64)
+    _, first, same = np.unique(
+        np.ravel_multi_index(tuple(rows.T), (n + 1, n + 1, n + 1, simulated + 1)),
+        return_index=True,
+        return_inverse=True,
+    )
+    _, low, high = _stratified(table[first], likely[first], simulated, level)
+    return low[same], high[same]
+
+
+@functools.lru_cache(maxsize=64)
+def _wilson_ends(n: int, level: float) -> tuple[Floats, Floats]:
+    """Of 0 to ``n`` successes; policies of one report mostly have as many trials."""
+    found = [wilson(k, n, level) for k in range(n + 1)]
+    ends = np.array([e.low for e in found]), np.array([e.high for e in found])
+    for end in ends:
+        end.setflags(write=False)
+    return ends
 
 
 def _table(real: Floats, paired: Floats) -> OwnFloats:

@@ -7,7 +7,7 @@ published. What is not defined (a correlation of a constant) is nan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +21,8 @@ from robolearn.shapes import FloatRows, Floats
 
 # Pairs of policies that are compared at a time.
 _HELD = 2_000_000
+# Of so many policies arrays over all pairs no longer fit into the processor's memory.
+_MANY = 64
 # Rates closer than this are equal: means over tasks are added up in different orders.
 _SAME = 1e-12
 
@@ -39,6 +41,8 @@ class Measure:
     good: Good
     # What a perfect simulator with endless trials has.
     ideal: float
+    # The same from counts over pairs, which several measures share.
+    of_pairs: Callable[..., Floats] | None = None
 
 
 def pearson(*, sim: FloatRows, real: FloatRows) -> Floats:
@@ -59,7 +63,10 @@ def spearman(*, sim: FloatRows, real: FloatRows) -> Floats:
 
 def kendall(*, sim: FloatRows, real: FloatRows) -> Floats:
     """Tau b: concordant less discordant pairs, scaled for ties; nan where either is constant."""
-    pairs = _Pairs.of(sim=sim, real=real)
+    return _kendall(_Pairs.of(sim=sim, real=real), sim=sim, real=real)
+
+
+def _kendall(pairs: _Pairs, *, sim: FloatRows, real: FloatRows) -> Floats:
     scale = np.sqrt(pairs.sim_apart * pairs.real_apart)
     with np.errstate(invalid="ignore", divide="ignore"):
         defined = (scale > 0) & ~(_constant(sim) | _constant(real))
@@ -90,7 +97,11 @@ def mmrv(*, sim: FloatRows, real: FloatRows) -> Floats:
 
 def pairwise_rank_loss(*, sim: FloatRows, real: FloatRows) -> Floats:
     """Share of pairs in the wrong order; a tie on one side alone counts half."""
-    pairs = _Pairs.of(sim=sim, real=real)
+    return _rank_loss(_Pairs.of(sim=sim, real=real), sim=sim, real=real)
+
+
+def _rank_loss(pairs: _Pairs, *, sim: FloatRows, real: FloatRows) -> Floats:
+    del sim, real
     both = pairs.concordant + pairs.discordant
     one_sided = pairs.sim_apart + pairs.real_apart - 2 * both
     return (pairs.discordant + 0.5 * one_sided) / pairs.all
@@ -140,9 +151,11 @@ def intercept(*, sim: FloatRows, real: FloatRows) -> Floats:
 _ALL = (
     Measure("pearson", "Pearson", pearson, "high", 1.0),
     Measure("spearman", "Spearman", spearman, "high", 1.0),
-    Measure("kendall", "Kendall tau b", kendall, "high", 1.0),
+    Measure("kendall", "Kendall tau b", kendall, "high", 1.0, _kendall),
     Measure("mmrv", "MMRV", mmrv, "low", 0.0),
-    Measure("pairwise_rank_loss", "pairs ranked wrong", pairwise_rank_loss, "low", 0.0),
+    Measure(
+        *("pairwise_rank_loss", "pairs ranked wrong", pairwise_rank_loss, "low", 0.0), _rank_loss
+    ),
     Measure("top1_regret", "top-1 regret", top1_regret, "low", 0.0),
     Measure("bias", "bias", bias, "near", 0.0),
     Measure("mae", "mean abs. difference", mae, "low", 0.0),
@@ -155,6 +168,21 @@ MEASURES: Mapping[str, Measure] = {m.name: m for m in _ALL}
 OF_ORDER = ("pearson", "spearman", "kendall", "mmrv", "pairwise_rank_loss", "top1_regret", "ccc")
 # Two policies are always on a line.
 NEEDS_THREE = ("pearson", "spearman", "kendall", "ccc", "slope", "intercept")
+
+
+def values(
+    *, sim: FloatRows, real: FloatRows, names: Sequence[str] = tuple(MEASURES)
+) -> dict[str, Floats]:
+    """Measures of every draw; pairs of policies are counted once for all of them."""
+    chosen = {name: MEASURES[name] for name in names}
+    wanted = any(m.of_pairs is not None for m in chosen.values())
+    pairs = _Pairs.of(sim=sim, real=real) if wanted else None
+    return {
+        name: m.of(sim=sim, real=real)
+        if pairs is None or m.of_pairs is None
+        else m.of_pairs(pairs, sim=sim, real=real)
+        for name, m in chosen.items()
+    }
 
 
 def fisher_z(name: str, *, sim: Floats, real: Floats, level: float) -> Estimate | None:
@@ -182,10 +210,11 @@ class _Pairs:
 
     @staticmethod
     def of(*, sim: FloatRows, real: FloatRows) -> _Pairs:
-        """Compares dense ranks, which are small whole numbers."""
+        """Compares rounded rates; of many policies their dense ranks, which are small numbers."""
         draws, k = sim.shape
-        s, r = (stats.rankdata(np.round(v, 12), "dense", axis=1).astype(np.int16)
-                for v in (sim, real))  # fmt: skip
+        s, r = (np.round(v, 12) for v in (sim, real))
+        if k >= _MANY:
+            s, r = (stats.rankdata(v, "dense", axis=1).astype(np.int16) for v in (s, r))
         counts = np.empty((4, draws))
         step = max(1, _HELD // (k * k))
         for at in range(0, draws, step):
@@ -195,7 +224,7 @@ class _Pairs:
             for row, which in enumerate((s_above & r_above, s_above & r_below, s_above, r_above)):
                 # Along an axis of many it takes ten times as long as all at once.
                 counts[row, to] = (
-                    which.sum(axis=(1, 2)) if k < 64 else [np.count_nonzero(w) for w in which]
+                    which.sum(axis=(1, 2)) if k < _MANY else [np.count_nonzero(w) for w in which]
                 )
         concordant, discordant, s_apart, r_apart = counts
         return _Pairs(concordant, discordant, s_apart, r_apart, float(max(1, k * (k - 1) // 2)))

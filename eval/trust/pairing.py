@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +16,7 @@ from eval.trials.identity import SLIGHT, require_poolable
 from eval.trust.clock import check_clocks
 from eval.trust.tables import Outcomes, PolicyPair, TaskTable
 from robolearn.errors import DataError
+from robolearn.shapes import Floats
 from robolearn.types import TrialRecord
 
 By = Literal["success", "score"]
@@ -89,12 +89,18 @@ def agreement(task: PairedTask) -> tuple[ConditionAgreement, ...]:
     if len(found) < 2:
         return tuple(found)
     centred = [
-        np.array([[np.mean(v) for v in side.values()] for side in (c.real, c.sim)])
-        for c in task.conditions
+        np.stack([means(side.values()) for side in (c.real, c.sim)]) for c in task.conditions
     ]
     x, y = np.concatenate([v - v.mean(axis=1, keepdims=True) for v in centred], axis=1)
     ceiling = _ceiling([list(c.real.values()) for c in task.conditions])
     return (*found, ConditionAgreement("", int(x.size), pearson(x, y), ceiling))
+
+
+def means(outcomes: Collection[Outcome]) -> Floats:
+    """The mean outcome ``[conditions]`` of each; of as many trials each all at once."""
+    if len({len(o) for o in outcomes}) == 1:
+        return np.array(list(outcomes), dtype=np.float64).mean(axis=1)
+    return np.array([np.mean(o) for o in outcomes], dtype=np.float64)
 
 
 def _check_sides(real: Sequence[TrialRecord], sim: Sequence[TrialRecord]) -> None:
@@ -139,7 +145,8 @@ def _task(real: Sequence[TrialRecord], sim: Sequence[TrialRecord], by: By) -> Pa
     if not (own_real and own_sim):
         raise DataError("no trials that count on one side: all run still, were voided or moved")
     policies = _shared_policies(own_real, own_sim, notes)
-    conditions = tuple(_conditions(name, own_real, own_sim, by) for name in policies)
+    sides = [_outcomes_of(side, by) for side in (own_real, own_sim)]
+    conditions = tuple(_conditions(name, *(side[name] for side in sides)) for name in policies)
     unpaired = [c.policy for c in conditions if not c.real]
     if unpaired:
         raise DataError(
@@ -212,18 +219,21 @@ def _shared_policies(
     return shared
 
 
+def _outcomes_of(side: Sequence[TrialRecord], by: By) -> dict[str, dict[str, Outcome]]:
+    """By policy and condition, in the order of the trials."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for r in side:
+        value = float(r.success) if by == "success" else float(r.score)
+        found.setdefault(r.policy, {}).setdefault(r.condition, []).append(value)
+    return {
+        policy: {name: tuple(values) for name, values in conditions.items()}
+        for policy, conditions in found.items()
+    }
+
+
 def _conditions(
-    policy: str, real: Sequence[TrialRecord], sim: Sequence[TrialRecord], by: By
+    policy: str, of_real: Mapping[str, Outcome], of_sim: Mapping[str, Outcome]
 ) -> PairedConditions:
-    sides: list[dict[str, Outcome]] = []
-    for side in (real, sim):
-        found: dict[str, list[float]] = {}
-        for r in side:
-            if r.policy == policy:
-                value = float(r.success) if by == "success" else float(r.score)
-                found.setdefault(r.condition, []).append(value)
-        sides.append({name: tuple(values) for name, values in found.items()})
-    of_real, of_sim = sides
     return PairedConditions(
         policy,
         {name: v for name, v in of_real.items() if name in of_sim},
@@ -241,7 +251,7 @@ def _outcomes(conditions: Mapping[str, Outcome], by: By) -> Outcomes:
 
 def _correlation(c: PairedConditions) -> Estimate:
     single = all(len(v) == 1 for side in (c.real, c.sim) for v in side.values())
-    x, y = ([float(np.mean(v)) for v in side.values()] for side in (c.real, c.sim))
+    x, y = (means(side.values()).tolist() for side in (c.real, c.sim))
     if single and set(x + y) <= {0.0, 1.0}:
         return phi_coefficient(x, y, resamples=2_000)
     return pearson(x, y)
@@ -249,13 +259,14 @@ def _correlation(c: PairedConditions) -> Estimate:
 
 def _ceiling(policies: Sequence[Sequence[Outcome]]) -> float | None:
     """Share of the variance of single outcomes that their conditions explain, within policies."""
+    if sum(len(outcome) > 1 for outcomes in policies for outcome in outcomes) < 2:
+        return None
+    centres = [np.mean([v for o in outcomes for v in o]) for outcomes in policies]
     groups = [
-        np.array(outcome) - np.mean([v for o in outcomes for v in o])
-        for outcomes in policies
+        np.array(outcome) - centre
+        for centre, outcomes in zip(centres, policies, strict=True)
         for outcome in outcomes
     ]
-    if Counter(g.size > 1 for g in groups)[True] < 2:
-        return None
     found = components(groups)
     total = found.between + found.within
     return found.between / total if math.isfinite(total) and total > 0 else None

@@ -13,7 +13,7 @@ from eval.trust.causes.report import CausesReport
 from eval.trust.closer import Closer
 from eval.trust.endings import Endings
 from eval.trust.estimates import RealEstimate
-from eval.trust.measures import MEASURES, NEEDS_THREE, fisher_z
+from eval.trust.measures import MEASURES, NEEDS_THREE, fisher_z, values
 from eval.trust.off_policy import OffPolicyRow
 from eval.trust.pairing import ConditionAgreement
 from eval.trust.resampling import Chance, NoiseFloor, Span
@@ -164,7 +164,7 @@ def trust_in(table: TaskTable, *, level: float = 0.95, seed: int = 0) -> TaskTru
 def verdict_of(table: TaskTable, *, level: float = 0.95, seed: int = 0) -> Verdict:
     """The verdict of :func:`trust_in` alone, in a tenth of the time."""
     names = ("spearman", "mmrv")
-    found = resampling.values(sim=table.sim[None], real=table.real[None], names=names)
+    found = values(sim=table.sim[None], real=table.real[None], names=names)
     order, violation = (float(found[name][0]) for name in names)
     undefined = _why_undefined("spearman", table, order)
     by_chance = {} if undefined else resampling.chance(table, seed, ("pearson",))
@@ -186,7 +186,7 @@ def _measured(table: TaskTable, level: float, seed: int) -> dict[str, Measured]:
     if table.k == 0:
         missing = "no policy is in all tasks" if table.pooled else "no policies"
         return {n: Measured(None, missing, *(None,) * 6) for n in MEASURES}
-    seen = resampling.values(sim=table.sim[None], real=table.real[None])
+    seen = values(sim=table.sim[None], real=table.real[None])
     trials = resampling.over_trials(table, level, seed)
     policies = resampling.over_policies(table, level, seed)
     dropped = resampling.drop_one(table)

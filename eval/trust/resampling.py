@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eval.trust.measures import MEASURES, OF_ORDER
+from eval.trust.measures import MEASURES, OF_ORDER, values
 from eval.trust.tables import TaskTable
 from robolearn.seeding import child_seed
 from robolearn.shapes import FloatRows, Floats
@@ -44,13 +44,6 @@ class Chance:
     p: float
     # What one in twenty random orders reaches or betters.
     reached: float
-
-
-def values(
-    *, sim: FloatRows, real: FloatRows, names: Sequence[str] = tuple(MEASURES)
-) -> dict[str, Floats]:
-    """Measures of every draw."""
-    return {name: MEASURES[name].of(sim=sim, real=real) for name in names}
 
 
 def draws_of(k: int) -> int:

@@ -27,6 +27,8 @@ WANTED = (
 _MOST = 2**53
 # A whole number with separators, or one with three decimals: 1,000 or 1.000.
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}([.,' \u00a0\u202f\u2019]\d{3})+", re.ASCII)
+# All pairs of so many policies take about a minute.
+_MOST_POLICIES = 5_000
 # Rates are printed with three digits; a score that is further from its counts is another number.
 _ROUNDED = 0.0051
 
@@ -104,6 +106,13 @@ def read_sheet(path: Path) -> Sheet:
             )
         real, sim = (_outcomes(cells, side) for side in SIDES)
         found[policy] = (f"line {number_}", PolicyPair(policy, (real,), (sim,)))
+    for task, found in by_task.items():
+        if len(found) > _MOST_POLICIES:
+            raise DataError(
+                f"{path}: task '{task}' has {len(found)} policies; expected {_MOST_POLICIES} or"
+                " fewer, as every pair of them is compared. Leave out what nobody chooses between,"
+                " or give groups of policies a task each"
+            )
     tables = tuple(
         TaskTable(task, tuple(pair for _, pair in found.values()))
         for task, found in by_task.items()
@@ -118,7 +127,7 @@ def _hint(text: str, column: str) -> str:
     share = number(text.rstrip("% "))
     if text.endswith("%") and share is not None and column.endswith("_score"):
         return f" between 0 and 1: {share / 100:g}"
-    if "/" in text:
+    if re.fullmatch(r"\s*\d+\s*/\s*\d+\s*", text):
         return "; successes and trials have a column each"
     return ""
 
@@ -149,6 +158,13 @@ def _name(cells: _Cells, column: str) -> str:
     text = " ".join(unicodedata.normalize("NFC", cells.text(column)).split())
     if not text:
         raise DataError(f"{cells.where}: {column} is empty; expected a name")
+    # They steer a terminal, and nobody sees them in a table.
+    odd = next((c for c in text if unicodedata.category(c) == "Cc"), None)
+    if odd is not None:
+        raise DataError(
+            f"{cells.where}: {column} has the control character U+{ord(odd):04X} in it; expected a"
+            " name of letters that can be seen"
+        )
     return text
 
 
@@ -196,10 +212,12 @@ def _alike(tables: Sequence[TaskTable]) -> list[str]:
     for kind, names in (("tasks", [t.task for t in tables]), ("policies", policies)):
         by_letters: dict[str, list[str]] = {}
         for name in names:
-            by_letters.setdefault(name.casefold(), []).append(name)
+            seen = "".join(c for c in name if unicodedata.category(c) != "Cf")
+            by_letters.setdefault(seen.casefold(), []).append(name)
         notes += [
-            f"{kind} {' and '.join(repr(n) for n in same)} differ only in capitals and count as"
-            f" {len(same)}"
+            f"{kind} {' and '.join(repr(n) for n in same)} differ only in"
+            f" {'capitals' if all(n.isprintable() for n in same) else 'what cannot be seen'} and"
+            f" count as {len(same)}"
             for same in by_letters.values()
             if len(same) > 1
         ]

@@ -44,6 +44,9 @@ class Args:
     # Of an arm: the scene that it is identified in (with --robot default: a packaged one that is
     # commanded as the cell is).
     scene: str = ""
+    # Of an arm: a file of configs/hardware/ whose supervisor's force limit the scene gets: its
+    # episodes then end where the cell would stop the robot.
+    supervisor: Path | None = None
     # With STORE: the scene whose parameters are the start.
     template: str = "pusht_naive"
     # Chooses training and held-out episodes and windows; of an arm the motions.
@@ -64,15 +67,20 @@ def main(argv: list[str]) -> int:
         )
     output_folder(args.out, "--out", "a scene package")
     if args.store is not None:
+        if args.supervisor is not None:
+            raise ConfigError("--supervisor is of an arm: with --robot or --episodes")
         return _planar(args, args.out, args.store)
     from robolearn.cli import identify_arm
 
     if args.robot is not None:
         options = identify_arm.Moving(
-            *(args.robot, args.scene, args.seconds, args.seed, args.start_lab, args.yes)
+            *(args.robot, args.scene, args.seconds, args.seed, args.start_lab, args.yes),
+            supervisor=args.supervisor,
         )
         return identify_arm.moved(options, args.out, json=args.json)
-    return identify_arm.recorded(args.episodes, args.scene, args.out, args.seed, json=args.json)
+    return identify_arm.recorded(
+        *(args.episodes, args.scene, args.out, args.seed, args.supervisor), json=args.json
+    )
 
 
 def _planar(args: Args, out: Path, store: Path) -> int:

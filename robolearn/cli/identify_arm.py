@@ -29,6 +29,7 @@ class Moving:
     seed: int
     start_lab: bool
     yes: bool
+    supervisor: Path | None
 
 
 def moved(options: Moving, out: Path, *, json: bool) -> int:
@@ -47,13 +48,16 @@ def moved(options: Moving, out: Path, *, json: bool) -> int:
             seconds=options.seconds,
             seed=options.seed,
             start_lab=options.start_lab,
+            supervisor=options.supervisor,
             on_note=lambda text: say(text, quiet=json),
             on_moved=show,
         )
     return _tell(result, json=json)
 
 
-def recorded(store: str, scene: str, out: Path, seed: int, *, json: bool) -> int:
+def recorded(
+    store: str, scene: str, out: Path, seed: int, supervisor: Path | None, *, json: bool
+) -> int:
     """Identify the arm from a store, write the scene."""
     if not scene:
         raise ConfigError("--scene is missing: the scene whose arm was recorded")
@@ -66,6 +70,7 @@ def recorded(store: str, scene: str, out: Path, seed: int, *, json: bool) -> int
         scene,
         out,
         settings=ArmIdentifyConfig(FitConfig(seed=seed)),
+        supervisor=supervisor,
         on_note=lambda text: say(text, quiet=json),
     )
     return _tell(result, json=json)

@@ -23,7 +23,7 @@ from sim.identification.gripper_motion import FoundGripper, gripper_document
 from sim.identification.object_model import FoundObject, objects_document, write_objects
 from sim.identification.write_scene import versions
 from sim.plants.mount import find_mount, tip_in_last_link
-from sim.scene.config import Scene
+from sim.scene.config import Scene, SupervisorConfig
 from sim.scene.load import load_scene
 from sim.scene.package import read_mjcf, replaced_package
 from sim.scene.payload import PAYLOAD, moments
@@ -43,8 +43,10 @@ def write_identified_arm(
     source: str = "",
     objects: Sequence[FoundObject] = (),
     gripper: FoundGripper | None = None,
+    supervisor: SupervisorConfig | None = None,
 ) -> Scene:
     """Write ``out`` (a folder) from the template and what was found; return it validated.
+    ``supervisor``: what the cell's stops the robot for, in place of the template's.
 
     An existing folder is replaced only when it holds an identified scene. Raises
     :class:`SceneError` for another one, and for a template whose joints are not written in files of
@@ -62,6 +64,8 @@ def write_identified_arm(
                 "speed": _short(gripper.speed.value),
                 "pulls_on": gripper.pulls_on,
             }
+        if supervisor is not None:
+            raw["supervisor"] = dataclasses.asdict(supervisor)
         raw["name"] = out.name
         raw["description"] = f"{template.name} with the arm identified from motions."
         raw["provenance"] = {

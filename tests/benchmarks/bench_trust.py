@@ -8,15 +8,21 @@ simulation helps.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import stats
 
-from eval.trust.estimates import Repetitions, repetitions
-from eval.trust.report import verdict_of
+from eval.trust.endings import endings
+from eval.trust.estimates import Repetitions, real_estimate, repetitions
+from eval.trust.pairing import By, agreement, paired_tasks
+from eval.trust.report import trust_report, verdict_of
 from eval.trust.tables import Outcomes, PolicyPair, TaskTable
+from robolearn.types import TrialRecord
+from tests.benchmarks.turns import at_least, interleaved
 
 KINDS = {
     "perfect": "the real rates",
@@ -92,6 +98,69 @@ def estimates(draws: int = 20_000) -> None:
             figures = (np.mean(ours), min(ours), np.mean(alone), min(alone), np.mean(ratio))
             shown = " | ".join(f"{v:.3f}" for v in (*figures, max(ratio)))
             print(f"| {n} | {correlation} | {len(found)} | {shown} |", flush=True)
+
+
+def trials(kind: str, policies: int, starts: int, repeats: int) -> list[TrialRecord]:
+    """Trials of policies of rising quality, some of them with several trials per start."""
+    rng = np.random.default_rng(len(kind))
+    made: list[TrialRecord] = []
+    for p in range(policies):
+        for c in range(starts):
+            for seed in range(repeats):
+                score = float(np.clip((p + 1) / policies - c / starts + rng.normal(0.5, 0.3), 0, 1))
+                good = score > 0.8
+                made.append(
+                    TrialRecord(
+                        *(f"p{p}", f"hash {p}", f"the {kind}", f"hash {kind}", "engine", "sim"),
+                        *(f"start {c}", seed, good, 1.0 if good else score, score, score),
+                        *(100, 5.0, "success" if good else "time_limit", ""),
+                        suite="suite@1",
+                    )
+                )
+    return made
+
+
+def judged(real: Sequence[TrialRecord], sim: Sequence[TrialRecord], by: By) -> None:
+    """All that a report computes of trials that were read."""
+    for task in paired_tasks(real, sim, by):
+        trust_report([task.table])
+        agreement(task)
+        endings(task, real, sim)
+        for conditions in task.conditions:
+            real_estimate(conditions)
+
+
+def coefficients(policies: int, trials_each: int, draws: int = 2_000) -> None:
+    """Scipy's three coefficients of one bootstrap over trials, draw by draw."""
+    rng = np.random.default_rng(0)
+    rates = np.linspace(0.05, 0.95, policies)
+    for _ in range(draws):
+        sim, real = (rng.binomial(trials_each, rates) / trials_each for _ in range(2))
+        for of in (stats.pearsonr, stats.spearmanr, stats.kendalltau):
+            of(sim, real)
+
+
+def rows(long: bool = False) -> list[dict[str, object]]:
+    """What a report of 240 pairs costs beside scipy's coefficients of one bootstrap."""
+    policies, starts = 12, 20
+    real, sim = trials("reality", policies, starts, 1), trials("scene", policies, starts, 2)
+    found: list[dict[str, object]] = []
+    ways: tuple[By, ...] = ("success", "score")
+    for by in ways:
+        ours, theirs = interleaved(
+            functools.partial(judged, real, sim, by),
+            functools.partial(coefficients, policies, starts),
+            repeats=7 if long else 3,
+            warm=1,
+        )
+        found.append(
+            at_least(
+                f"trust report by {by}, 12 policies, 20 starts, over scipy's pearsonr, spearmanr"
+                " and kendalltau of 2,000 draws one by one",
+                *("s", round(ours, 3), round(theirs, 3), round(theirs / ours, 2), 2.0),
+            )
+        )
+    return found
 
 
 def main(tables: int) -> None:

@@ -178,7 +178,10 @@ def report(folder: Path, world: str, scenes: Mapping[str, str]) -> dict[By, Trus
     for by in ways:
         for when, scene in scenes.items():
             print(f"-- {when}, by {by}: {scene}")
-            beside = Beside(trajectories=folder / "recordings", trajectories_world=scene)
+            beside = Beside()
+            if by == "success":
+                # Recordings lead away as far whatever trials are judged by.
+                beside = Beside(trajectories=folder / "recordings", trajectories_world=scene)
             if when == "after":
                 beside = replace(beside, against=(folder / "before",))
             trust = trust_of_trials(

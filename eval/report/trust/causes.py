@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from eval.plain import plain_values
-from eval.report.markdown import markdown_table
 from eval.report.page import code, details, note, paragraph, table
-from eval.report.text import estimate_text, p_text, sentence
+from eval.report.text import estimate_text, markdown_table, p_text, sentence
 from eval.trust.causes.report import CausesReport, ParameterFinding
 
 

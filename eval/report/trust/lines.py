@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eval.plain import plain_values
-from eval.report.markdown import markdown_table
-from eval.report.text import estimate_text, number
+from eval.report.text import estimate_text, markdown_table, number
 from eval.report.trust.beside import panel_lines, panels
 from eval.report.trust.causes import causes_document, causes_lines, causes_markdown
 from eval.trust.estimates import RealEstimate

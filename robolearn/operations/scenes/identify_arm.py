@@ -40,13 +40,15 @@ from sim.identification.arm_motion import ArmMotion, require_usable
 from sim.identification.gripper_motion import FoundGripper
 from sim.identification.object_model import FoundObject
 from sim.identification.write_arm_scene import write_identified_arm
-from sim.scene.config import Scene
+from sim.scene.config import Scene, SupervisorConfig
 from sim.scene.load import load_scene, packaged_scenes
 
 USUAL = ArmIdentifyConfig()
 # More than a minute of motion tells little that a minute does not.
 _MOST_S = 60.0
 _HELD_OUT_S = 12.0
+# How often a controller tells the force at its tool where the cell's file does not say it.
+_USUAL_HZ = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ def identify_cell(
     seed: int = 0,
     start_lab: bool = False,
     settings: ArmIdentifyConfig = USUAL,
+    supervisor: Path | None = None,
     on_note: Callable[[str], None] | None = None,
     on_moved: Callable[[int, int], None] | None = None,
 ) -> ArmIdentifyResult:
@@ -82,7 +85,8 @@ def identify_cell(
     on, and identify it in ``scene`` ("": the packaged one that is commanded as the cell is).
 
     The motion is chosen on the scene's model, within the cell's limits, and made under its
-    supervisor. ``on_note``: told in a sentence what is done; ``on_moved``: (done, of) of control
+    supervisor. ``supervisor``: the cell's file whose force limit becomes the scene's, or None.
+    ``on_note``: told in a sentence what is done; ``on_moved``: (done, of) of control
     ticks.
 
     Errors: :class:`ConfigError`, also when the operator does not agree; :class:`DataError` for a
@@ -94,6 +98,7 @@ def identify_cell(
     cell = load_cell(config)
     still = excitation_cell(cell)
     template = load_scene(scene or _scene_of(cell))
+    limit = force_limit(supervisor, template)
     model = ArmModel(template)
     if model.arm.name != cell.arm:
         raise ConfigError(
@@ -117,7 +122,9 @@ def identify_cell(
         env.home()
     tell("fitting")
     found = identify_arm(motions[:1], template, settings, motions[1:], tell)
-    written = write_identified_arm(found, template, settings, out, source=f"cell {cell.name}")
+    written = write_identified_arm(
+        found, template, settings, out, source=f"cell {cell.name}", supervisor=limit
+    )
     return ArmIdentifyResult(out, written, found, {})
 
 
@@ -128,12 +135,14 @@ def identify_episodes(
     *,
     episodes: int | None = None,
     settings: ArmIdentifyConfig = USUAL,
+    supervisor: Path | None = None,
     on_note: Callable[[str], None] | None = None,
 ) -> ArmIdentifyResult:
     """Identify the arm of ``scene`` from what a store recorded of set-points and joints, of the
     first ``episodes`` (None: all) up to a minute; a fifth of them is checked on. Mass and friction
     of objects are found from all of these episodes that recorded forces at the tool, delay and
-    speed of the gripper from all that recorded its width.
+    speed of the gripper from all that recorded its width. ``supervisor``: the cell's file whose
+    force limit becomes the scene's, or None.
 
     Episodes without joints or set-points, with holes or of another arm are left out and named.
     Errors: :class:`DataError` where nothing is left, or the arm hardly moves; :class:`ConfigError`,
@@ -142,6 +151,7 @@ def identify_episodes(
     if episodes is not None and episodes < 1:
         raise ConfigError(f"episodes must be at least 1, got {episodes}")
     template = load_scene(scene)
+    limit = force_limit(supervisor, template)
     model = ArmModel(template)
     opened = EpisodeStore.open(store)
     ids = opened.ids()[:episodes]
@@ -158,8 +168,21 @@ def identify_episodes(
     gripper, said = recorded_gripper(opened, ids, template)
     found = dataclasses.replace(found, notes=(*left_out, *found.notes, *notes, *said))
     source = f"store {store.name}"
-    written = write_identified_arm(found, template, settings, out, source, objects, gripper)
+    written = write_identified_arm(found, template, settings, out, source, objects, gripper, limit)
     return ArmIdentifyResult(out, written, found, cameras, objects, gripper)
+
+
+def force_limit(cell: Path | None, scene: Scene) -> SupervisorConfig | None:
+    """What the supervisor of a cell's file stops the arm for, as ``scene`` would say it, looked at
+    once per step of its physics at most; None of no cell.
+    """
+    if cell is None:
+        return None
+    loaded = load_cell(cell)
+    told = loaded.supervisor
+    physics_hz = 1.0 / scene.config.physics.timestep_s
+    rate_hz = min(physics_hz, float(loaded.driver.get("rate_hz", _USUAL_HZ)))
+    return SupervisorConfig(told.max_tool_force_n, told.overload_s, rate_hz)
 
 
 def _usable(

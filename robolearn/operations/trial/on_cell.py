@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eval.blinded.plan import BLIND
 from eval.blinded.queue import Standing
 from eval.trials.table import TrialStore
 from hardware.cell.spec import cell_spec
@@ -45,7 +46,7 @@ from robolearn.spec import EmbodimentSpec
 from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.types import Condition, TrialRecord
 
-BLIND, STORE = "blind", "store"
+STORE = "store"
 
 
 @dataclass(frozen=True, slots=True)

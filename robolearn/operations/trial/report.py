@@ -11,7 +11,7 @@ from typing import Any
 
 from eval.blinded.interim import interim
 from eval.blinded.key import SealedKey, open_key
-from eval.blinded.plan import LockedPlan, read_locked
+from eval.blinded.plan import BLIND, LockedPlan, read_locked
 from eval.blinded.queue import Standing, standing, void_note, voided_at
 from eval.blinded.votes import TIE, Vote, current, read_votes
 from eval.plain import write_mapping, write_text
@@ -21,7 +21,6 @@ from eval.trials.rollouts import utc_now
 from eval.trials.table import SCORED, TrialStore, has_trials, read_trials
 from robolearn.config import parse_yaml
 from robolearn.errors import ConfigError, DataError
-from robolearn.operations.trial.on_cell import BLIND
 from robolearn.operations.trial.planned import UNBLINDED, trials_lock
 from robolearn.operations.trial.session import done_pairs
 from robolearn.types import TrialRecord

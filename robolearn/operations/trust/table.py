@@ -9,7 +9,6 @@ from typing import Any
 
 from eval.plain import write_text
 from eval.report.trust.lines import trust_document, trust_lines, trust_markdown
-from eval.report.trust.page import trust_page
 from eval.trust.report import TrustReport, trust_report
 from eval.trust.spreadsheet import read_sheet
 
@@ -34,6 +33,9 @@ class Trust:
 
     def write_page(self, out: Path, title: str = TITLE) -> None:
         """A self-contained HTML page, whole or not at all."""
+        # It draws plots, and what draws them takes a second to load.
+        from eval.report.trust.page import trust_page
+
         write_text(out, trust_page(self.report, title))
 
     def write_markdown(self, out: Path, title: str = TITLE) -> None:

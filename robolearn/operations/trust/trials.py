@@ -18,6 +18,7 @@ from eval.trust.variants import variants
 from robolearn.errors import ConfigError, DataError
 from robolearn.operations.compare import pooled
 from robolearn.operations.trust.options import Beside
+from robolearn.operations.trust.plans import require_planned
 from robolearn.operations.trust.table import Trust
 from robolearn.types import TrialRecord
 
@@ -49,7 +50,9 @@ def trust_of_trials(
     the last evaluation count. ``real_world``, ``sim_world``: whose trials count in folders of
     several worlds. Raises :class:`DataError`, with the reason, for what does not belong together.
     """
-    in_reality, simulated = pooled(real), pooled(sim)
+    in_reality = pooled(real)
+    # Both sides may be worlds of one evaluation, and reading thousands of trials takes a while.
+    simulated = in_reality if list(sim) == list(real) else pooled(sim)
     real_trials = _of_world(in_reality.kept, real_world, "real")
     sim_trials = _of_world(simulated.kept, sim_world, "simulated")
     tasks = paired_tasks(real_trials, sim_trials, by)
@@ -65,7 +68,8 @@ def trust_of_trials(
     motions = _motions(beside.trajectories, beside.trajectories_world or sim_trials[0].env)
     # Options of execution follow the run's own hash.
     hashes = {r.policy: r.policy_hash.partition("+")[0] for r in real_trials}
-    notes = [*in_reality.apart, *simulated.apart]
+    planned = require_planned({**in_reality.by_folder, **simulated.by_folder})
+    notes = [*dict.fromkeys((*in_reality.apart, *simulated.apart)), *planned]
     notes += [n for t in tasks for n in t.notes]
     report = trust_report([t.table for t in tasks], level=level, seed=seed, notes=notes)
     judged = tuple(

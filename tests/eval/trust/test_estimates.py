@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eval.trust.estimates import betting_interval, real_estimate
+from eval.trust.estimates import betting_interval, real_estimate, repetitions
 from eval.trust.pairing import PairedConditions
 from tests.benchmarks.bench_trust import covered
 
@@ -79,3 +79,36 @@ def test_bets_cover_nasty_scores() -> None:
         held += low <= 0.855 <= high
     assert held / 150 >= 0.95
     assert betting_interval(np.zeros(0)) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("level", [0.95, 0.8])
+@pytest.mark.parametrize("n", [1, 3, 20, 60])
+def test_halving_finds_the_ends_of_the_whole_grid(n: int, level: float) -> None:
+    rng = np.random.default_rng(n)
+    for values in (rng.random(n), rng.beta(0.3, 0.2, n), np.ones(n), np.arange(n) % 2.0):
+        assert betting_interval(values, level) == whole_grid(values, level)
+
+
+def whole_grid(values: np.ndarray, level: float) -> tuple[float, float]:
+    """The definition: every mean of a grid at which neither bet has won enough."""
+    n, wall = values.size, np.log(2 / (1.0 - level))
+    counts = np.arange(1, n + 1)
+    centres = (0.5 + np.cumsum(values)) / (counts + 1)
+    variances = (0.25 + np.cumsum((values - centres) ** 2)) / (counts + 1)
+    bet = np.sqrt(2 * wall / (n * np.concatenate([[0.25], variances[:-1]])))[:, None]
+    m = np.linspace(0, 1, 2_001)
+    with np.errstate(divide="ignore"):
+        up = np.log1p(np.minimum(bet, 0.5 / m) * (values[:, None] - m)).sum(axis=0)
+        down = np.log1p(-np.minimum(bet, 0.5 / (1 - m)) * (values[:, None] - m)).sum(axis=0)
+    kept = m[np.maximum(up, down) < wall]
+    return max(0.0, kept[0] - 1 / 2_000), min(1.0, kept[-1] + 1 / 2_000)
+
+
+def test_repetitions_are_the_same_numbers_as_ever() -> None:
+    """Tables that are drawn several times are judged once; of many trials all are."""
+    few = repetitions(np.array([6.0, 2.0, 1.0, 11.0]), 30, np.random.default_rng(0))
+    assert (few.coverage, few.coverage_alone) == (0.9555, 0.962)
+    assert (few.width, few.width_alone) == pytest.approx((0.33858790875008843, 0.3786921822830716))
+    many = repetitions(np.array([120.0, 40.0, 20.0, 220.0]), 0, np.random.default_rng(0))
+    assert (many.coverage, many.coverage_alone) == (0.94325, 0.94325)
+    assert many.width == pytest.approx(0.09305022801667952)

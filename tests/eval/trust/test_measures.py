@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from eval.trust.measures import MEASURES, fisher_z, mmrv
+from eval.trust.measures import MEASURES, fisher_z, mmrv, values
 from tests.eval.trust.simpler import RATES
 
 
@@ -112,3 +112,18 @@ def test_concordance_by_hand() -> None:
     assert one("ccc", [0.5] * 3, real) == 0.0
     # Of several that the simulator likes best the mean counts.
     assert one("top1_regret", [0.9, 0.9, 0.1], [0.2, 0.6, 1.0]) == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("k", [2, 12, 63, 64, 80])
+def test_together_measures_are_what_each_is_alone(k: int) -> None:
+    rng = np.random.default_rng(k)
+    sim, real = (rng.binomial(20, rng.random(k), (30, k)) / 20 for _ in range(2))
+    sim[0], real[1] = 0.5, 0.5
+    together = values(sim=sim, real=real)
+    for name, measure in MEASURES.items():
+        assert np.array_equal(together[name], measure.of(sim=sim, real=real), equal_nan=True)
+    if k >= 3:
+        drawn = slice(2, 8)
+        pairs = zip(sim[drawn], real[drawn], strict=True)
+        tau = [stats.kendalltau(a, b).statistic for a, b in pairs]
+        assert together["kendall"][drawn] == pytest.approx(tau)

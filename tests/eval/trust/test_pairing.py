@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -11,12 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eval.preregistration import FOLDER, Preregistration, write_plan
+from eval.rule import Rule
 from eval.trials.table import TrialStore
 from eval.trust.pairing import agreement, paired_tasks
 from robolearn.cli.main import main
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
 from tests.eval.report_folder import trial
+from tests.robolearn.operations.trial.toy import plan_toy
 
 NAMES = tuple(f"p{i}" for i in range(7))
 
@@ -149,3 +153,54 @@ def test_the_command_reads_results_folders(tmp_path: Path, capsys) -> None:
     assert main(["trust", "--real", real]) == 2
     assert main(["trust", "--real", real, "--sim", sim, "--table", "x.csv"]) == 2
     assert main(["trust", "--real", str(tmp_path), "--sim", sim]) == 2
+
+
+def test_a_row_that_was_edited_is_refused(tmp_path: Path, capsys) -> None:
+    real = folder(tmp_path / "real", trials("robot"))
+    sim = folder(tmp_path / "sim", trials("sim"))
+    with sqlite3.connect(tmp_path / "sim" / "trials.sqlite") as db:
+        names = db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for (name,) in names:
+            db.execute(f"DROP TRIGGER {name}")
+        db.execute("UPDATE trials SET success = 1, score = 1.0 WHERE id = 5")
+    db.close()
+    assert main(["trust", "--real", real, "--sim", sim]) == 2
+    assert (
+        "trial 5 (p0, pusht-0004) is not as it was written: it was edited"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_plan_that_was_changed_after_the_first_trial_is_refused(tmp_path: Path, capsys) -> None:
+    plan = Preregistration("pusht@1", ("cell",), Rule(n_max=12), "2026-03-01T08:00:00+00:00")
+    written = write_plan(tmp_path / "plan.yaml", plan)
+    real = folder(tmp_path / "real", trials("robot", plan=written.hash))
+    sim = folder(tmp_path / "sim", trials("sim"))
+    words = ("trust", "--real", real, "--sim", sim)
+    assert main(list(words)) == 0
+    assert f"plan {written.hash}, which 84 trials" in capsys.readouterr().out
+    kept = tmp_path / "real" / FOLDER / f"{written.hash}.yaml"
+    kept.parent.mkdir()
+    text = (tmp_path / "plan.yaml").read_text()
+    kept.write_text(text)
+    assert main(list(words)) == 0
+    assert "which 84 trials" not in capsys.readouterr().out
+    write_plan(tmp_path / "other.yaml", dataclasses.replace(plan, rule=Rule(n_max=8)))
+    for changed, said in (
+        (text.replace("n_max: 12", "n_max: 8"), "was edited since it was written"),
+        ((tmp_path / "other.yaml").read_text(), "holds another plan than its name says"),
+    ):
+        kept.write_text(changed)
+        assert main(list(words)) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_the_locked_plan_of_blinded_trials_is_looked_at_too(tmp_path: Path, capsys) -> None:
+    real = folder(tmp_path / "real", trials("robot"))
+    sim = folder(tmp_path / "sim", trials("sim"))
+    plan_toy(tmp_path / "real")
+    assert main(["trust", "--real", real, "--sim", sim]) == 0
+    path = tmp_path / "real" / "plan.yaml"
+    path.write_text(path.read_text().replace("seed: 0", "seed: 1"))
+    assert main(["trust", "--real", real, "--sim", sim]) == 2
+    assert "was edited since it was written" in capsys.readouterr().err

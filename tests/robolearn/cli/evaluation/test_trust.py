@@ -96,6 +96,16 @@ def test_json_has_an_object_per_task(capsys, tmp_path: Path) -> None:
             ":2",
             "never closed",
         ),
+        (HEAD + "t,p,85%,100,5,10\n", ":2", "real_successes is '85%'; expected a number"),
+        (HEAD + "t,p,#DIV/0!,100,5,10\n", ":2", "real_successes is '#DIV/0!'; expected a number"),
+        (HEAD + "t,p,,100,5,10\n", ":2", "real_successes is empty"),
+        (HEAD + "t,p,1e400,1e400,5,10\n", ":2", "real_successes is '1e400'"),
+        (HEAD + "t,p,1,1e17,5,10\n", ":2", "real_trials is '1e17'"),
+        (HEAD + "t,p\x1b[31m,1,9,5,10\n", ":2", "policy has the control character U+001B"),
+        (HEAD + "\n\nt,p,3,10,5,10\nt,q,3,10,5,nan\n", ":5", "sim_trials is 'nan'"),
+        (HEAD + 't,"p\nof two lines",3,10,5,10\nt,q,3,10,5,x\n', ":4", "sim_trials is 'x'"),
+        (HEAD + "t,p," + "1" * 200_000 + ",10,5,10\n", ":2", "field larger than field limit"),
+        (HEAD.replace("sim_trials", ""), "", "lacks the columns sim_trials"),
         ("PK\x03\x04rest", "", "is a workbook"),
         ("a\0b,c\n", "", "zero bytes"),
     ],
@@ -109,6 +119,10 @@ def test_what_cannot_be_is_refused_with_its_place(capsys, tmp_path, content, whe
     assert f"bad.csv{where}" in err
 
 
+def columns_turned(text: str) -> str:
+    return "".join(",".join(line.split(",")[::-1]) + "\n" for line in text.splitlines())
+
+
 def test_spreadsheets_of_all_kinds_read_alike(capsys, tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_text(GOOD)
@@ -118,7 +132,12 @@ def test_spreadsheets_of_all_kinds_read_alike(capsys, tmp_path: Path) -> None:
         b"\xef\xbb\xbf" + GOOD.encode(),
         b"\xef\xbb\xbf" + semicolons.encode(),
         ("sep=;\r\n" + semicolons + ";;;;;\r\n").encode(),
+        ("\r\n;;;;;\r\n" + semicolons.replace("\r\n", "\r\n\r\n")).encode(),
+        semicolons.replace("\r\n", "\r").encode(),
         GOOD.replace(",", "\t").encode("utf-16"),
+        GOOD.replace(",", "\t").encode("utf-16-le"),
+        GOOD.replace(",", ";").encode("utf-16-be"),
+        columns_turned(GOOD).encode(),
         GOOD.replace("task,policy", " Task , POLICY ").replace("real_t", "Real t").encode(),
         GOOD.replace(",30,", ',"30.0",').encode(),
         "\n".join(
@@ -144,6 +163,27 @@ def test_names_that_differ_in_capitals_count_as_two_and_are_named(capsys, tmp_pa
     notes = document(capsys, path)[0]["notes"]
     assert "tasks 'push' and 'Push' differ only in capitals and count as 2" in notes
     assert "policies 'p' and 'P' differ only in capitals and count as 2" in notes
+
+
+def test_names_that_look_alike_are_named(capsys, tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    # A space of another width is a space; what has no width makes another name.
+    path.write_text(HEAD + "t,p a,1,30,3,120\nt,p a\u200b,2,30,4,120\n", encoding="utf-8")
+    notes = document(capsys, path)[0]["notes"]
+    (said,) = (n for n in notes if "cannot be seen" in n)
+    assert (
+        said == "policies 'p a' and 'p a\\u200b' differ only in what cannot be seen and count as 2"
+    )
+    path.write_text(HEAD + "t,p a,1,30,3,120\nt,p\u00a0a,2,30,4,120\n", encoding="utf-8")
+    assert "there twice" in run(capsys, "--table", str(path))[2]
+
+
+def test_more_policies_than_pairs_can_be_compared_of_are_refused(capsys, tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text(HEAD + "".join(f"t,p{i},1,9,2,9\n" for i in range(5_001)))
+    code, _, err = run(capsys, "--table", str(path))
+    assert code == 2
+    assert "task 't' has 5001 policies; expected 5000 or fewer" in err
 
 
 def test_trials_here_and_rates_there(capsys, tmp_path: Path) -> None:

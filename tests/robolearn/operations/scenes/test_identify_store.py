@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hardware.cell.load import load_cell
 from robolearn.arms.models import UR5E
+from robolearn.config import find_config
 from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError
@@ -72,7 +74,13 @@ def test_a_store_becomes_a_scene(motions: list[ArmMotion], tmp_path: Path) -> No
         writer.append(lost)
         for streams in (good[0], other, good[1], silent, good[2]):
             writer.append(_episode(streams))
-    result = identify_episodes(tmp_path / "store", "pusht_ur5e", tmp_path / "cell", settings=QUICK)
+    cell = find_config(Path("configs/hardware/lab_ur5e_pick_place.yaml"))
+    result = identify_episodes(
+        *(tmp_path / "store", "pusht_ur5e", tmp_path / "cell"), settings=QUICK, supervisor=cell
+    )
+    limit, told = result.scene.config.supervisor, load_cell(cell).supervisor
+    assert limit is not None
+    assert (limit.max_tool_force_n, limit.overload_s) == (told.max_tool_force_n, told.overload_s)
     found = result.found
     assert found.after.worst_deg < 0.15 < found.before.worst_deg
     assert (found.fit_s, found.held_out_s) == pytest.approx((6.0, 2.0), abs=0.1)
