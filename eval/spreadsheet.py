@@ -78,6 +78,7 @@ def _encoding(content: bytes) -> str:
     """
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16"
-    zeros = tuple(byte == 0 for byte in content[:4])
-    little, big = (False, True, False, True), (True, False, True, False)
-    return {little: "utf-16-le", big: "utf-16-be"}.get(zeros, "utf-8-sig")
+    zeros = [byte == 0 for byte in content[:4]]
+    if zeros == [False, True, False, True]:
+        return "utf-16-le"
+    return "utf-16-be" if zeros == [True, False, True, False] else "utf-8-sig"
