@@ -89,7 +89,7 @@ def closer(before: PairedTask, after: PairedTask, *, level: float = 0.95, seed: 
     return Closer(k, n, changes)
 
 
-def _mean_over(side: FloatRows, rows: NDArray[np.int64]) -> FloatRows:
+def _mean_over(side: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.float64]:
     """Means ``[draws, policies]`` of ``side [policies, starts]`` over ``rows [draws, starts]``."""
     out = np.empty((len(rows), len(side)))
     step = max(1, _HELD // max(1, side.size))
