@@ -6,9 +6,9 @@ after each picture a part more with its stamp: a PNG of 16 bits, depth [mm], los
 
 What comes in is drawn by whoever builds the emulator, or from a film (``film.py``); it passes the
 camera's response (gain, gamma, noise: ``sensor.py``), waits for its latency, and is sent to every
-client. For each of them a second of pictures may wait, as in a network's buffers; one that reads
-more slowly misses the oldest, and never holds up the others. :attr:`CameraEmulator.counts` says
-what became of every picture.
+client. A client that reads slowly misses pictures, it never holds up the others: for each of them
+the newest waits, and of a film a second of pictures, as in a network's buffers.
+:attr:`CameraEmulator.counts` says what became of every picture.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ Draw = Callable[[], Exposure]
 log = logging.getLogger(__name__)
 FAULTS = ("frozen", "black", "stall", "drop", "size", "clock_jump", "slow", "blind")
 _REQUEST, _CLIENTS = 4096, 8
-# What waits for a client at most [s].
-_WAITING_S = 1.0
 # What became of pictures while somebody looked: exposed; not exposed, as the processor came too
 # late; lost by the sensor or by a fault; sent to whoever looks; of these not, as they read too
 # slowly (each counts).
@@ -61,7 +59,8 @@ class CameraEmulator:
         self.counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
         self._sensor = Sensor(config, rng)
         self._shots = Drawn(self._sensor, draw) if film is None else film
-        self._waiting = max(1, round(_WAITING_S * config.rate_hz))
+        # What is drawn is drawn for the newest to be seen: a busy machine must not make it older.
+        self._waiting = max(1, round(self._shots.late_s * config.rate_hz))
         self._faults: dict[str, tuple[float, float]] = {}
         self._frozen: Shot | None = None
         self._queue: deque[tuple[int, _Parts]] = deque()
