@@ -221,6 +221,8 @@ class _Pupil:
     hurry: Hurry = field(default_factory=new_hurry)
     _draft: _Draft | None = None
     _job: _Job | None = None
+    # Who told the learner before whoever does now: what they ask for, late, is not done.
+    _followed: set[str] = field(default_factory=set[str])
     _digests: Digests = field(default_factory=Digests)
     _jobs: threading.Lock = field(default_factory=threading.Lock)
 
@@ -367,9 +369,16 @@ class _Pupil:
         if name not in DONE:
             raise DataError(f"nobody can be told to '{name[:20]}' {str(given)[:40]}")
         with self._jobs:
+            if caller in self._followed:
+                raise PracticeError(
+                    "somebody else goes on with this practice by now: a learner is told by one. End"
+                    " the other one, and go on with resume"
+                )
             job = self._job
+            if job is not None and job.caller != caller:
+                self._followed.add(job.caller)
             if job is not None and not job.done.is_set() and job.caller != caller:
-                # Whoever asked is gone: what was begun ends soon.
+                # Nobody waits for it any more: what was begun ends soon.
                 self.hurry.set()
             elif job is None or (job.caller, job.number) != (caller, number):
                 if job is not None and not job.done.is_set():

@@ -10,7 +10,7 @@ import shutil
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -413,12 +413,18 @@ def test_patience_ends(pair: Pair) -> None:
         remote.take_in()
 
 
+def told(update: Callable[[int], Any], count: int) -> None:
+    """As a thread does that is followed by another one, or gets its answer just before."""
+    with contextlib.suppress(PracticeError):
+        update(count)
+
+
 def test_who_asks_anew_hurries_what_nobody_waits_for(pair: Pair) -> None:
     elsewhere, _, _ = pair
     record(elsewhere.here.store, 0)
     first, learner = elsewhere(), Told.made[0]
     learner.go_on.clear()
-    thread = threading.Thread(target=lambda: first.update(9))
+    thread = threading.Thread(target=lambda: told(first.update, 9))
     thread.start()
     wait_until(lambda: learner.calls, what="the learner being told")
     freed = threading.Thread(
@@ -428,9 +434,13 @@ def test_who_asks_anew_hurries_what_nobody_waits_for(pair: Pair) -> None:
     second = elsewhere()
     assert learner.closed
     assert second.update(1)["loss"] == 0.5
-    assert Told.made[1].calls == [("update", (1,))]
-    # The first one's numbers are nobody's any more: it is not told what the second one asked for.
+    # The first one is told what came of it, or that somebody followed; not what the second asked.
     thread.join(30)
+    assert not thread.is_alive()
+    with pytest.raises(PracticeError, match="somebody else goes on with this practice"):
+        first.update(9)
+    assert second.update(2)["loss"] == 0.5
+    assert Told.made[1].calls == [("update", (1,)), ("update", (2,))]
 
 
 def begun(elsewhere: LearnerElsewhere, url: str) -> tuple[Channel, dict[str, Any]]:
