@@ -1,17 +1,20 @@
 """Compares two engines by policies of many ages: gym-pusht as reality, MuJoCo as its simulator.
 
-    python -m tests.benchmarks.two_engines FOLDER [EPISODES]
+    python -m tests.benchmarks.two_engines FOLDER [EPISODES [again]]
 
 One short training by the demo's recipe is copied at twelve ages; every copy acts under the same
 starts in both engines, a few starts of all policies at a time, so that what is there is comparable
 whenever it is stopped; the same command goes on. At the end (and with 0 episodes more) it prints
 the agreement of rates with its noise floors, and whether means are equivalent within two points.
+``again``: three of the policies act once more in gym-pusht from every start, moved by what a sensor
+errs, so that how far reality repeats itself is known.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +26,7 @@ from robolearn.assets.demonstrations import pusht_demonstrations_path
 from robolearn.cli.main import main as command
 from robolearn.operations.evaluate import evaluate
 from robolearn.operations.evaluate_options import EvaluateOptions
+from robolearn.operations.trial.like import LikeOptions, evaluate_like
 from robolearn.operations.trust.trials import trust_of_trials
 from robolearn.types import TrialRecord
 from tests.benchmarks.aged_policies import aged
@@ -34,6 +38,8 @@ REAL, SIM = "gym_pusht", "pusht_reference"
 # Starts of all policies between two looks; a multiple of the batch, which is in a trial's identity.
 STARTS, BATCH = 20, 20
 MARGIN = 0.02
+# Who repeats its trials, and by how much starts are moved for it [m]: 0.05 px of gym-pusht.
+REPEATING, MOVED_M = (1800, 2600, 3000), 0.05e-3
 
 
 def ages(folder: Path) -> list[Path]:
@@ -48,9 +54,20 @@ def ages(folder: Path) -> list[Path]:
     return runs
 
 
-def report(found: tuple[TrialRecord, ...], out: Path) -> None:
+def repeated(folder: Path, out: Path, options: EvaluateOptions) -> Path:
+    """Trials of gym-pusht once more."""
+    again = folder / "again"
+    runs = [folder / f"updates_{age:04d}" for age in REPEATING]
+    how = LikeOptions(rollouts=1, position_m=MOVED_M, angle_rad=0.0, real_world=REAL)
+    evaluate_like(
+        runs, out, again, dataclasses.replace(options, worlds=(REAL,), repeat=False), how=how
+    )
+    return again
+
+
+def report(found: tuple[TrialRecord, ...], out: Path, again: Sequence[Path] = ()) -> None:
     """What the trials say that both engines have."""
-    trust = trust_of_trials([out], [out], real_world=REAL, sim_world=SIM)
+    trust = trust_of_trials([out, *again], [out], real_world=REAL, sim_world=SIM)
     for line in trust.lines:
         print(line)
     for name in ("success", "score"):
@@ -68,7 +85,7 @@ def report(found: tuple[TrialRecord, ...], out: Path) -> None:
         )
 
 
-def main(folder: str, episodes: int = 500) -> None:
+def main(folder: str, episodes: int = 500, *, again: bool = False) -> None:
     """Train, evaluate in both, report."""
     out = Path(folder) / "results"
     runs = ages(Path(folder))
@@ -76,8 +93,10 @@ def main(folder: str, episodes: int = 500) -> None:
     for starts in range(STARTS, episodes + 1, STARTS):
         evaluate(runs, out, dataclasses.replace(options, conditions=starts))
         print(f"{starts} starts of {len(runs)} policies in both engines", flush=True)
-    report(read_trials(out), out)
+    more = (repeated(Path(folder), out, options),) if again else ()
+    report(read_trials(out), out, more)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *(int(word) for word in sys.argv[2:]))
+    numbers = [int(word) for word in sys.argv[2:] if word != "again"]
+    main(sys.argv[1], *numbers, again="again" in sys.argv)
