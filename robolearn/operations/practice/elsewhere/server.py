@@ -377,10 +377,11 @@ class _Pupil:
             job = self._job
             if job is not None and job.caller != caller:
                 self._followed.add(job.caller)
-            if job is not None and not job.done.is_set() and job.caller != caller:
-                # Nobody waits for it any more: what was begun ends soon.
-                self.hurry.set()
-            elif job is None or (job.caller, job.number) != (caller, number):
+                if not job.done.is_set():
+                    # Nobody waits for it any more: what was begun ends soon.
+                    self.hurry.set()
+                    return said("working")
+            if job is None or (job.caller, job.number) != (caller, number):
                 if job is not None and not job.done.is_set():
                     raise DataError("the learner was not done with what it was told before")
                 job = self._job = _Job(caller, number)
@@ -388,7 +389,7 @@ class _Pupil:
                 threading.Thread(target=self._work, args=work, name="learner", daemon=True).start()
             elif value_of(message, "hurry", bool):
                 self.hurry.set()
-        if job.caller != caller or not job.done.wait(WAIT_S):
+        if not job.done.wait(WAIT_S):
             return said("working")
         return job.answer
 
