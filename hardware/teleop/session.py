@@ -121,7 +121,9 @@ class Corrected:
 class TeleopSession:
     """Runs attempts until ``episodes`` are saved or the person quits; with a policy that is
     ``corrected`` the person takes over from it and hands back. Without a ``recorder`` nothing is
-    saved, and it goes on until the person quits. ``watching``: told before the recorder.
+    saved, and it goes on until the person quits. ``watching``: told before the recorder;
+    ``clear``: clears a latched stop when the person says so and returns why that may not be, ""
+    once the arm may go on; None: the arm's own way alone.
     """
 
     def __init__(
@@ -134,8 +136,10 @@ class TeleopSession:
         *,
         reviewer: Reviewer | None = None,
         watching: Sequence[Subscriber] = (),
+        clear: Callable[[], str] | None = None,
     ) -> None:
         self._env, self._device, self._config = env, device, config
+        self._clearing = clear
         self._recorder, self._reviewer, self._watching = recorder, reviewer, tuple(watching)
         self._agent = TeleopAgent(device, env.spec, config.mapping)
         self._driver: Agent = self._agent
@@ -328,11 +332,16 @@ class TeleopSession:
     def _clear(self) -> None:
         """The person says that it may go on."""
         self._error = ""
-        if not self._latched or self._env.arm is None:
+        arm = self._env.arm
+        if not self._latched or arm is None:
             return
+        self._show("resetting", "The stop is cleared.")
         try:
-            self._env.arm.clear_stop()
-            self._latched = False
+            if self._clearing is None:
+                arm.clear_stop()
+            else:
+                self._error = self._clearing()
+            self._latched = bool(self._error)
         except RobotConnectionError:
             raise
         except RobotError as error:

@@ -476,7 +476,8 @@ class URRobot:
         if mode is not RobotMode.RUNNING:
             raise RobotConnectionError(
                 f"UR at {self.config.address} reports {mode.name}; expected powered on and normal."
-                " Clear it at the teach pendant, then connect again"
+                " Clear it at the teach pendant or by 'robolearn hardware recover', then connect"
+                " again"
             )
 
     def _wait_running(self, deadline: float) -> None:

@@ -30,6 +30,7 @@ from robolearn.operations.cell.driving import HoldAtEnd
 from robolearn.operations.cell.look import look_at
 from robolearn.operations.cell.opened import CellChoice, open_cell
 from robolearn.operations.cell.placing import require_starts
+from robolearn.operations.cell.release import why_not_cleared
 from robolearn.operations.collect import (
     CollectConfig,
     choose_operator,
@@ -265,6 +266,7 @@ class _Chosen:
             start=self.start,
             provenance=provenance,
             arm=env,
+            clear=functools.partial(why_not_cleared, env, cell),
             on_session=seated.join,
         )
         return env, place

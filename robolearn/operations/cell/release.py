@@ -40,17 +40,28 @@ def why_stopped_for_good(env: Stopped, cell: CellConfig, attendant: Attendant, t
     Errors: :class:`RobotConnectionError` for a robot that is gone.
     """
     if cell.lab and env.status().cause != Cause.ESTOP:
-        refused = _refusal(env)
-        return _recovered(env, cell, refused) if refused else ""
+        return why_not_cleared(env, cell)
     if not attendant.places:
         return "nobody is there to clear it"
     refused = ""
     for _ in range(_ASKED):
-        attendant.place(f"{text} ({refused}; {_PANEL})" if refused else text)
-        refused = _refusal(env)
+        attendant.place(f"{text} ({refused})" if refused else text)
+        refused = why_not_cleared(env, cell)
         if not refused:
             break
     return refused
+
+
+def why_not_cleared(env: Stopped, cell: CellConfig) -> str:
+    """Clear the stop, as somebody who looked at the cell asks for; why that may not be, and what
+    to do, "" once the arm may go on. In a lab the emulated robot's own fault is released, too.
+
+    Errors: :class:`RobotConnectionError` for a robot that is gone.
+    """
+    refused = _refusal(env)
+    if not refused:
+        return ""
+    return _recovered(env, cell, refused) if cell.lab else f"{refused}; {_PANEL}"
 
 
 def _refusal(env: Stopped) -> str:

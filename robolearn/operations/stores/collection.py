@@ -60,6 +60,8 @@ class Place:
     provenance: Mapping[str, Any]
     task_params: Mapping[str, Any] = field(default_factory=dict[str, Any])
     arm: Arm | None = None
+    # Clears the arm's stop when a person says so: why that may not be, "" once it may go on.
+    clear: Callable[[], str] | None = None
     # What keeps the arm of a simulated world from its command, in words.
     slowed: Callable[[], str] = _by_nothing
     # What things look like from above, as far as it is known.
@@ -233,6 +235,7 @@ class Collection:
                 corrected,
                 reviewer=SessionQuality(store, recorder),
                 watching=(HoldAtEnd(env), *self.watching),
+                clear=self.place.clear,
             )
             saved = self._run(session)
             return saved, recorder.total
@@ -242,7 +245,10 @@ class Collection:
         env = self._attended(play=True)
         config = self._session(seed=self.seed, provenance={}, disk_free=None)
         watching = (HoldAtEnd(env), *self.watching)
-        self._run(TeleopSession(env, device, None, config, watching=watching))
+        session = TeleopSession(
+            env, device, None, config, watching=watching, clear=self.place.clear
+        )
+        self._run(session)
 
     def _attended(self, *, play: bool) -> AttendedEnv:
         place = self.place

@@ -14,7 +14,13 @@ from hardware.teleop.attended import Arm, AttendedEnv, LoopTiming
 from hardware.teleop.device import DeviceReading, Guided, Key, View
 from hardware.teleop.session import SessionConfig, TeleopSession
 from robolearn.data.markers import MARKER
-from robolearn.errors import RobotConnectionError, SafetyStopError, StaleSignalError, StartError
+from robolearn.errors import (
+    RobotConnectionError,
+    RobotError,
+    SafetyStopError,
+    StaleSignalError,
+    StartError,
+)
 from robolearn.types import Command, Condition, Observation, Outcome, ResetReport, Sample
 from tests.hardware.teleop.test_teleop import FAST, Hand, Keeper
 from tests.mocks import CONDITION, TOOL, PointEnv
@@ -177,6 +183,35 @@ def test_a_stop_ends_the_episode_which_may_be_kept_and_a_key_goes_on() -> None:
     assert "start" in stopped.keys
     assert cell.said.count("clear") == 1
     assert hand.views[-1].error == ""
+    assert not run.stopped
+
+
+def test_an_arm_that_may_not_go_on_yet_says_why_until_a_key_clears_it() -> None:
+    cell = Cell()
+    cell.stop_at = 3
+    asked: list[str] = []
+
+    def clear() -> str:
+        asked.append("clear")
+        if len(asked) == 1:
+            return "the controller keeps it locked"
+        if len(asked) == 2:
+            raise RobotError("no panel answers")
+        cell.latched = ""
+        return ""
+
+    hand = Reacts(ready=["start", "quit"], review=["keep"], stopped=["start"] * 3)
+    run, _ = session(cell, hand, episodes=2, clear=clear)
+    assert len(run.run()) == 1
+    errors = [v.error for v in hand.views if v.phase == "stopped"]
+    assert list(dict.fromkeys(errors)) == [
+        "the arm ran into something",
+        "the controller keeps it locked",
+        "no panel answers",
+    ]
+    # By this way alone.
+    assert len(asked) == 3
+    assert "clear" not in cell.said
     assert not run.stopped
 
 

@@ -1,13 +1,24 @@
-"""A robot that stops itself in a deployment: its own words reach the operator and the trial."""
+"""A robot that stops itself: its own words reach the operator and the trial, and a person who
+collects goes on.
+"""
 
 import json
+import time
 
+import numpy as np
 import pytest
 
 from eval.trials.table import read_trials
+from hardware.teleop.device import DeviceReading, Steps
 from robolearn.cli.main import main as robolearn
+from robolearn.data.store.store import EpisodeStore
+from robolearn.operations.cell import collect as cell_collect
 from robolearn.operations.cell import opened
-from robolearn.operations.deploy import run as deploy_run
+from robolearn.operations.cell.driving import HoldAtEnd
+from robolearn.operations.collect import CollectConfig
+from robolearn.operations.deploy.operator import Unattended
+from robolearn.operations.stores.collect_options import CellOptions, CollectOptions
+from tests.hardware.teleop.answering import Answering
 from tests.robolearn.cli.deploy import test_deploy as ur_cell
 from tests.robolearn.cli.deploy import test_deploy_joints as joint_cell
 
@@ -31,7 +42,7 @@ def fail_in(monkeypatch):
                     door.fault(kind, **arguments)
 
         monkeypatch.setattr(opened, "LabProcess", Remembered)
-        monkeypatch.setattr(deploy_run.HoldAtEnd, "on_tick", on_tick)
+        monkeypatch.setattr(HoldAtEnd, "on_tick", on_tick)
 
     return prepare
 
@@ -79,3 +90,44 @@ def test_a_fault_of_a_joint_space_arm(
     given = joint_cell.arguments(tmp_path, cell, "--episodes", "1", "--no-video")
     assert robolearn(["deploy", *(a for a in given if a != "--json")]) == 2
     assert require_told(tmp_path / "out", words, capsys) == 1
+
+
+class Still(Answering):
+    """Somebody whose hand stays where it is."""
+
+    name = "keyboard"
+
+    def begin(self, opening):
+        del opening
+
+    def poll(self):
+        return DeviceReading(time.monotonic_ns(), True, True, Steps(np.zeros(6)))
+
+
+def test_a_person_who_collects_goes_on_after_a_protective_stop(
+    config, tmp_path, fail_in, monkeypatch
+):
+    fail_in("protective_stop")
+    # Without the release of the robot itself every clearing were refused, and nobody is left who
+    # presses start.
+    person = Still(ready=["start", "quit"], review=["keep"], stopped=["start"])
+    monkeypatch.setattr(cell_collect, "open_device", lambda *_: person)
+    wanted = CollectConfig(robot=str(config), suite=str(ur_cell.suite(tmp_path)))
+    found = cell_collect.collect_on_cell(
+        wanted,
+        tmp_path / "store",
+        CellOptions(start_lab=True),
+        Unattended(agreed=True),
+        CollectOptions(episodes=2),
+    )
+    phases = [v.phase for v in person.views]
+    order = [p for k, p in enumerate(phases) if k == 0 or phases[k - 1] != p]
+    assert order == [
+        "resetting", "ready", "running", "review", "stopped", "resetting", "ready", "done",
+    ]  # fmt: skip
+    said = next(v for v in person.views if v.phase == "stopped")
+    assert "PROTECTIVE_STOP" in said.error
+    assert said.message == "The arm stopped. Look at the cell; start clears it and goes on."
+    (episode,) = found.saved
+    outcome = EpisodeStore.open(tmp_path / "store").read(episode).meta.outcome
+    assert (outcome.reason, outcome.success) == ("safety_stop", False)

@@ -12,7 +12,8 @@ from hardware.cell.config import CellConfig
 from hardware.cell.load import load_cell
 from hardware.supervisor.link import Cause, Mode, Status
 from robolearn.errors import RobotConnectionError, RobotError
-from robolearn.operations.cell.release import why_stopped_for_good
+from robolearn.operations.cell import release
+from robolearn.operations.cell.release import why_not_cleared, why_stopped_for_good
 from robolearn.operations.deploy.operator import Unattended
 from tests.hardware.lab import CONFIG
 
@@ -73,6 +74,44 @@ def test_a_person_is_asked_until_the_robot_itself_is_released(
     assert len(person.texts) == times
     assert all(text.startswith("look at it") for text in person.texts)
     assert all("robolearn hardware recover" in text for text in person.texts[1:])
+
+
+class Panel:
+    """Refuses the first time, as a controller does whose stop is too young."""
+
+    def __init__(self, arm: Arm) -> None:
+        self.arm, self.takes, self.closed = arm, 0, False
+
+    def next_step(self) -> str:
+        return "unlocked" if self.arm.refusals else ""
+
+    def take(self) -> None:
+        self.takes += 1
+        if self.takes == 1:
+            raise RobotError("wait for five seconds")
+        self.arm.refusals.clear()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize("cause", [Cause.ROBOT_FAULT, Cause.ESTOP])
+def test_somebody_who_asks_for_it_has_a_labs_robot_released_too(
+    monkeypatch: pytest.MonkeyPatch, cause: Cause
+) -> None:
+    monkeypatch.setattr(release, "_AGAIN_S", 0.001)
+    arm = Arm([LOCKED, LOCKED], cause)
+    panel = Panel(arm)
+    monkeypatch.setattr(CellConfig, "recovery", lambda _: panel)
+    assert why_not_cleared(arm, cell(lab=True)) == ""
+    assert (arm.cleared, panel.takes, panel.closed) == (1, 2, True)
+    # Of a real arm nobody but its own panel, or a command of its own, releases anything.
+    arm = Arm([LOCKED])
+    assert why_not_cleared(arm, cell(lab=False)) == (
+        "reports PROTECTIVE_STOP; release the robot at its own panel, or by 'robolearn hardware"
+        " recover'"
+    )
+    assert (arm.cleared, panel.takes) == (0, 2)
 
 
 def test_a_robot_that_is_gone_is_no_refusal() -> None:
