@@ -27,7 +27,7 @@ from hardware.drivers.polling.vendor_thread import VendorThread
 from hardware.drivers.ur.dashboard import URRecovery
 from hardware.drivers.ur.library import import_ur_rtde
 from hardware.drivers.ur.reading import ended_by, fault_text, load_of, mode_of, read, why_refused
-from hardware.drivers.ur.threads import leave, without_real_time
+from hardware.drivers.ur.threads import leave, receiving, waiting
 from hardware.drivers.ur.tool import ToolServo
 from hardware.drivers.ur.watch import URWatch
 from robolearn.arms.models import ARMS
@@ -191,7 +191,7 @@ class URRobot:
         deadline = time.monotonic() + c.connect_timeout_s
         try:
             self._receive = worker.call(
-                lambda: without_real_time(lambda: receive_class(c.address, c.rate_hz)),
+                lambda: receiving(lambda: receive_class(c.address, c.rate_hz)),
                 c.connect_timeout_s,
                 "connecting",
             )
@@ -222,7 +222,7 @@ class URRobot:
         while True:
             try:
                 return worker.call(
-                    lambda: without_real_time(lambda: control_class(c.address, c.rate_hz)),
+                    lambda: receiving(lambda: control_class(c.address, c.rate_hz)),
                     max(1.0, deadline - time.monotonic()),
                     "uploading the control program",
                 )
@@ -326,13 +326,13 @@ class URRobot:
             self._require_link(control)
             # At our own priority, and without waiting: the newest of the registers is no set-point.
             control.kickWatchdog()
-            if not without_real_time(lambda: control.servoStop(deceleration)):
+            if not waiting(lambda: control.servoStop(deceleration)):
                 raise RobotError("the controller did not confirm that the arm stands")
             q = self._stand()
             # The client may take tens of ms until it knows that the program is ready again. A
             # set-point where the arm stands waits for that, not the first one of a path.
             target = q.tolist() if (tool := self._tool) is None else tool.pose(q)
-            without_real_time(lambda: self._servo_to(control, target))
+            waiting(lambda: self._servo_to(control, target))
 
         return worker.order(stand)
 
@@ -380,7 +380,7 @@ class URRobot:
                 raise RobotError("the controller refused freedrive")
 
         self._free = True
-        worker.call(lambda: without_real_time(begin), 0.5, "beginning freedrive")
+        worker.call(lambda: waiting(begin), 0.5, "beginning freedrive")
 
     def _end_freedrive(self) -> None:
         worker, control, _ = self._connected()
@@ -391,7 +391,7 @@ class URRobot:
                 raise RobotError("the controller did not confirm the end of freedrive")
             self._stand()
 
-        worker.call(lambda: without_real_time(end), 0.5, "ending freedrive")
+        worker.call(lambda: waiting(end), 0.5, "ending freedrive")
         self._free = False
 
     def _require_link(self, control: Any) -> None:
@@ -412,7 +412,7 @@ class URRobot:
             return bool(control.servoStop(deceleration)) and bool(stiff)
 
         try:
-            done = self._worker.call(lambda: without_real_time(halt), 0.5, "servoStop")
+            done = self._worker.call(lambda: waiting(halt), 0.5, "servoStop")
             self._free = self._free and not done
             return bool(done) or self._seen_at_rest()
         except RuntimeError as error:  # includes RobotError; the device's watchdog takes over
@@ -445,9 +445,7 @@ class URRobot:
             return
         try:
             if control is not None and not worker.abandoned:
-                worker.call(
-                    lambda: without_real_time(control.stopScript), 1.0, "ending the program"
-                )
+                worker.call(lambda: waiting(control.stopScript), 1.0, "ending the program")
         except RuntimeError as error:
             log.warning("disconnect: %s", error)
         # After a hung call too: should it ever return, the same thread cleans up behind it.

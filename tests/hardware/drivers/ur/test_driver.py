@@ -22,7 +22,7 @@ from hardware.drivers.fakes.robot import FakeConfig, FakeFault
 from hardware.drivers.polling.vendor_thread import VendorThread
 from hardware.drivers.ur import robot as ur
 from hardware.drivers.ur.robot import URConfig
-from hardware.drivers.ur.threads import without_real_time
+from hardware.drivers.ur.threads import receiving, waiting
 from hardware.drivers.ur.tool import ToolServo
 from robolearn.arms.models import UR5E
 from robolearn.errors import (
@@ -308,18 +308,26 @@ def test_without_an_armed_watchdog_nothing_moves(monkeypatch):
     assert "destroyed" not in Vendor.left, "a destructor would stop the supervisor's loop"
 
 
-def test_real_time_without_the_right_to_nice_is_no_reason_not_to_connect(monkeypatch):
-    def refused(_which, _who, value):
-        if value < 0:
-            raise PermissionError
-
-    restored = []
+def test_threads_that_receive_are_real_time_ones_but_below_everything_that_commands(monkeypatch):
+    given = []
     monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_FIFO)
-    monkeypatch.setattr(os, "sched_setscheduler", lambda *a: restored.append(a[1]))
-    monkeypatch.setattr(os, "getpriority", lambda *_: 0)
-    monkeypatch.setattr(os, "setpriority", refused)
-    assert without_real_time(lambda: 7) == 7
-    assert restored == [os.SCHED_OTHER, os.SCHED_FIFO]
+    monkeypatch.setattr(os, "sched_getparam", lambda _: os.sched_param(50))
+    monkeypatch.setattr(
+        os, "sched_setscheduler", lambda _, policy, param: given.append((policy, *param))
+    )
+    assert receiving(given.copy) == [(os.SCHED_FIFO, 4)]
+    with pytest.raises(RuntimeError, match="refused"):
+        waiting(refusing)
+    # A call that waits is below what it waits for.
+    assert given == [(os.SCHED_FIFO, p) for p in (4, 50, 3, 50)]
+    given.clear()
+    monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_OTHER)
+    assert waiting(lambda: 7) == 7
+    assert not given, "without real-time priority there is none to give away"
+
+
+def refusing():
+    raise RuntimeError("refused")
 
 
 def test_values_that_the_client_would_refuse_are_refused_in_the_config():
