@@ -1,13 +1,38 @@
-"""Turns a time budget into a number of steps, and corrects it by the speed that is measured."""
+"""Turns a time budget into a number of steps, and corrects it by the speed that is measured; says
+when time is used up.
+"""
 
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 LOOKS = 20
 """Looks at the clock within what is left, so that they become denser towards the end."""
 TOLERANCE = 0.02
 """Share of the steps left below which the number stays, so that the learning rate runs smoothly."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLeft:
+    """What something may take from when it is begun: by the clock, and of the computing of the
+    process that does it [s].
+    """
+
+    seconds: float = math.inf
+    cpu_seconds: float = math.inf
+
+    def begun(self) -> Callable[[], bool]:
+        """From now on; says whether either is used up."""
+        end = time.perf_counter() + self.seconds
+        end_cpu = time.process_time() + self.cpu_seconds
+        return lambda: time.perf_counter() >= end or time.process_time() >= end_cpu
+
+
+UNLIMITED = TimeLeft()
+"""As long as it takes."""
 
 
 class Budget:

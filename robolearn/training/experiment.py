@@ -255,6 +255,18 @@ def require_same_representation(experiment: Experiment, parent: Run | None) -> N
         )
 
 
+def require_statistics(stats: DatasetStats, space: TaskSpace, parent: Run) -> None:
+    """:class:`ConfigError` where ``stats``, which are the parent's, lack what ``space`` has."""
+    known = {*stats.observations, *stats.actions}
+    signals = [s.name for s in space.observations if not s.is_image]
+    lacking = [n for n in (*signals, *(a.name for a in space.actions)) if n not in known]
+    if lacking:
+        raise ConfigError(
+            f"data.observations, data.actions: the parent '{parent.path}' has no statistics of"
+            f" {lacking}; what learns on top of it sees what it sees: {sorted(known)}"
+        )
+
+
 @contextlib.contextmanager
 def _first_alone(ranks: Ranks) -> Generator[None]:
     """The first process does it before the others, once all of them are here."""

@@ -37,12 +37,13 @@ from robolearn.data.reading.growing import GrowingEpisodes
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import CheckpointError, ConfigError, DataError, TrainingError
 from robolearn.learning import Algorithm, Batch, Proposing, Weights
+from robolearn.machine.interrupt import held
 from robolearn.machine.memory import reuse_memory
 from robolearn.seeding import child_seed
-from robolearn.spec import TaskSpace
 from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.timing.latencies import Latencies, trained_with
 from robolearn.training.batch_loader import Batches, Feed, Joined
+from robolearn.training.budget import UNLIMITED, TimeLeft
 from robolearn.training.collected.corrections import (
     BesideCorrections,
     Corrections,
@@ -55,6 +56,7 @@ from robolearn.training.experiment import (
     Experiment,
     provenance_of,
     require_same_representation,
+    require_statistics,
 )
 from robolearn.training.loop import FitResult
 from robolearn.training.run_directory import (
@@ -192,7 +194,7 @@ class Learner:
         if goes_on:
             # Of what was there when it began.
             stats = from_dict(DatasetStats, read_json(run_dir / "stats.json"), "statistics")
-        _require_statistics(stats, self._data.seen.representation.inner, parent)
+        require_statistics(stats, self._data.seen.representation.inner, parent)
         # Initial weights and dropout come from torch's global generator.
         torch.manual_seed(child_seed(experiment.seed, "weights"))
         inner = self._data.seen.representation.inner
@@ -322,20 +324,24 @@ class Learner:
         """What update ``number`` learns from, or would, by what is there now."""
         return self._batches.batch(number)
 
-    def update(self, count: int, hurried: Callable[[], bool] | None = None) -> Mapping[str, float]:
-        """``count`` updates, or fewer once ``hurried()``; means of the figures that they give, and
-        at every so many calls (``fit.diagnose_every``) how the critic stands, ``critic/...``.
+    def update(
+        self, count: int, left: TimeLeft = UNLIMITED, hurried: Callable[[], bool] | None = None
+    ) -> Mapping[str, float]:
+        """``count`` updates, or fewer once ``left`` is used up or ``hurried()``; means of the
+        figures that they give, and at every so many calls (``fit.diagnose_every``) how the critic
+        stands, ``critic/...``. Ctrl-C ends it between two of them.
 
         Errors: :class:`TrainingError` where a loss is not finite; the last checkpoint is kept.
         """
         trainer, clock = self._trainer, self._trainer.clock
         begin, begin_cpu = time.perf_counter(), time.process_time()
-        waited_s = trainer.feed.waited_s
-        for _ in range(count):
-            if hurried is not None and hurried():
-                break
-            self._data.judge(self.algorithm, trainer.feed.numbers(clock.step)[0])
-            trainer.meter.add(trainer.update())
+        waited_s, used_up = trainer.feed.waited_s, left.begun()
+        with held() as pressed:
+            for _ in range(count):
+                if pressed() or used_up() or (hurried is not None and hurried()):
+                    break
+                self._data.judge(self.algorithm, trainer.feed.numbers(clock.step)[0])
+                trainer.meter.add(trainer.update())
         trainer.finite.look()
         clock.seconds += time.perf_counter() - begin
         clock.cpu_seconds += time.process_time() - begin_cpu
@@ -471,17 +477,6 @@ class Learner:
 
 def _not_finite(weights: Weights) -> list[str]:
     return [k for k, v in weights.items() if not bool(torch.isfinite(v).all())]
-
-
-def _require_statistics(stats: DatasetStats, space: TaskSpace, parent: Run) -> None:
-    known = {*stats.observations, *stats.actions}
-    signals = [s.name for s in space.observations if not s.is_image]
-    lacking = [n for n in (*signals, *(a.name for a in space.actions)) if n not in known]
-    if lacking:
-        raise ConfigError(
-            f"data.observations, data.actions: the parent '{parent.path}' has no statistics of"
-            f" {lacking}; what learns on top of it sees what it sees: {sorted(known)}"
-        )
 
 
 def _state(run_dir: Path) -> Mapping[str, Any]:

@@ -24,6 +24,7 @@ from typing import Any, Protocol, runtime_checkable
 from robolearn.errors import PracticeError, RobolearnError
 from robolearn.machine.process import exit_with_parent, leave_real_time, ordinary_children
 from robolearn.operations.practice.actors import Flown
+from robolearn.training.budget import UNLIMITED, TimeLeft
 from robolearn.training.learner import Learner, Taken
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,52 @@ class Hurry(Protocol):
 
     def set(self) -> None:
         """Set it."""
+        ...
+
+
+@runtime_checkable
+class Learning(Protocol):
+    """What a session asks of its learner (:class:`~robolearn.training.learner.Learner`), which may
+    live in a process of its own, here or elsewhere.
+    """
+
+    @property
+    def step(self) -> int:
+        """Updates until now."""
+        ...
+
+    def take_in(self) -> Taken:
+        """Read what was committed since the last call."""
+        ...
+
+    def update(self, count: int, left: TimeLeft = UNLIMITED) -> Mapping[str, float]:
+        """So many updates, or fewer where time was used up or it was told to hurry; their
+        figures.
+        """
+        ...
+
+    def drift(self) -> float | None:
+        """How far its answers are from the parent's; None: that cannot be said."""
+        ...
+
+    def hand_over(self) -> int:
+        """Write a new version; its number."""
+        ...
+
+    def keep(self, version: int) -> None:
+        """Do not delete a version."""
+        ...
+
+    def checkpoint(self) -> None:
+        """Keep what going on needs."""
+        ...
+
+    def finish(self, version: int | None = None) -> None:
+        """Make the run complete, with the weights of a version."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
         ...
 
 
@@ -94,9 +141,9 @@ class LearnerProcess:
         found: Taken = self._asked("take_in")
         return found
 
-    def update(self, count: int) -> Mapping[str, float]:
-        """See :class:`Learner`."""
-        found: Mapping[str, float] = self._asked("update", count)
+    def update(self, count: int, left: TimeLeft = UNLIMITED) -> Mapping[str, float]:
+        """See :class:`Learner`; time begins when the process does."""
+        found: Mapping[str, float] = self._asked("update", count, left)
         return found
 
     def drift(self) -> float | None:

@@ -148,6 +148,7 @@ def finetune(
         )
         stack.callback(session.close)
         try:
+            session.catch_up()
             for done in _driven(plan, session.tasks(), actors):
                 session.took(done.task, done.result)
         except InferenceError as error:

@@ -15,6 +15,7 @@ from robolearn.data.reading.selection import DataConfig, StoreSource
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.store.writer import StoreWriter
 from robolearn.errors import CheckpointError, ConfigError
+from robolearn.operations.practice.beside import Learning
 from robolearn.operations.practice.experiment import (
     SECTION,
     PracticeExperiment,
@@ -24,7 +25,7 @@ from robolearn.operations.practice.judging import EpisodeJudge
 from robolearn.operations.practice.ledger import Ledger
 from robolearn.operations.practice.listener import PracticeListener
 from robolearn.operations.practice.records import Standing, read_standing, write_standing
-from robolearn.operations.practice.session import Learning, Session, never, nothing
+from robolearn.operations.practice.session import Session, never, nothing
 from robolearn.operations.practice.validation import Validation
 from robolearn.operations.practice.watch import Drift
 from robolearn.training.learner import Learner
@@ -224,6 +225,7 @@ class Books:
         judge: EpisodeJudge | None = None,
         beside: Callable[[], float] = nothing,
         stopped: Callable[[], int] = never,
+        learns_on: bool = False,
     ) -> Session:
         """Of ``experiment``; the rest is as in :class:`Session`."""
         inner = experiment.experiment
@@ -246,4 +248,5 @@ class Books:
             beside=beside,
             judge=judge,
             stopped=stopped,
+            learns_on=learns_on,
         )

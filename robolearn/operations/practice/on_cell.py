@@ -339,6 +339,7 @@ class _Practice:
             judge=self.judge,
             beside=lambda: self.learner.cpu_seconds,
             stopped=lambda: len(flights.stops),
+            learns_on=True,
         )
         outer.callback(session.close)
         return session, flights, opened.env

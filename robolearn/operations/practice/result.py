@@ -68,7 +68,18 @@ def finished(session: Session) -> FinetuneResult:
         )
     last = session.test() if ended.sound else None
     kept, version = kept_version(session.standing.tests, last, version, ended)
-    if kept == "parent":
+    if ended.sound and not session.standing.begun:
+        # Half of what has to be learned before anything drives is worse than nothing.
+        kept = "parent"
+        log.warning(
+            "it was over (%s) after %d of the %d updates that come before what is learned drives"
+            " (practice.critic_updates): '%s' holds the parent as it was; give it more with resume",
+            ended.why,
+            learner.step,
+            config.critic_updates,
+            session.run_dir,
+        )
+    elif kept == "parent":
         log.warning(
             "'%s' holds the parent as it was: nothing that was practised is better", session.run_dir
         )

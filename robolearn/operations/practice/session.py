@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from robolearn.data.store.writer import StoreWriter
 from robolearn.errors import InferenceError, RobolearnError, TrainingError
 from robolearn.machine.interrupt import check
 from robolearn.operations.practice.actors import Flown, RoundTask
+from robolearn.operations.practice.beside import Learning
 from robolearn.operations.practice.judging import EpisodeJudge
 from robolearn.operations.practice.ledger import Ledger, by_person, pairs, unaided
 from robolearn.operations.practice.listener import PracticeListener, RoundReport
@@ -40,7 +42,8 @@ from robolearn.operations.practice.records import (
 from robolearn.operations.practice.validation import Validation
 from robolearn.operations.practice.watch import ParentWatch
 from robolearn.operations.practice.wear import worn
-from robolearn.training.learner import DRIFT, Taken
+from robolearn.training.budget import UNLIMITED, TimeLeft
+from robolearn.training.learner import DRIFT
 from robolearn.training.log import Journal
 from robolearn.types import Condition
 
@@ -59,50 +62,6 @@ class Ended:
 
     why: str
     sound: bool = True
-
-
-@runtime_checkable
-class Learning(Protocol):
-    """What a session asks of its learner (:class:`~robolearn.training.learner.Learner`), which may
-    live in a process of its own.
-    """
-
-    @property
-    def step(self) -> int:
-        """Updates until now."""
-        ...
-
-    def take_in(self) -> Taken:
-        """Read what was committed since the last call."""
-        ...
-
-    def update(self, count: int) -> Mapping[str, float]:
-        """So many updates, or fewer where it was told to hurry; their figures."""
-        ...
-
-    def drift(self) -> float | None:
-        """How far its answers are from the parent's; None: that cannot be said."""
-        ...
-
-    def hand_over(self) -> int:
-        """Write a new version; its number."""
-        ...
-
-    def keep(self, version: int) -> None:
-        """Do not delete a version."""
-        ...
-
-    def checkpoint(self) -> None:
-        """Keep what going on needs."""
-        ...
-
-    def finish(self, version: int | None = None) -> None:
-        """Make the run complete, with the weights of a version."""
-        ...
-
-    def close(self) -> None:
-        """Let go of everything."""
-        ...
 
 
 def nothing() -> float:
@@ -144,6 +103,8 @@ class Session:
     judge: EpisodeJudge | None = None
     # Stops of a supervisor in this call.
     stopped: Callable[[], int] = never
+    # The limits of time are an arm's: what is due is learned, however late.
+    learns_on: bool = False
     learner: Learning | None = None
     # The newest version that may drive; and what the learner began with.
     version: int | None = None
@@ -236,8 +197,19 @@ class Session:
         self.ended = Ended(f"version {self.version} or its parent cannot drive: {error}", False)
         return True
 
+    def catch_up(self) -> None:
+        """Make the updates that were due when it was stopped in the middle of them, so that the
+        next round is flown by what it would have been flown by.
+        """
+        if self.learner is not None and not (self.standing.begun and self.standing.owed < 1.0):
+            self._learned(())
+
     def learn(self, flown: Sequence[Flown]) -> None:
         """Learn from what was committed, ``flown`` among it, and look whether it is over."""
+        self.standing = dataclasses.replace(self.standing, rounds=self.standing.rounds + 1)
+        self._learned(flown)
+
+    def _learned(self, flown: Sequence[Flown]) -> None:
         figures: Mapping[str, float] = {}
         if self._warm:
             try:
@@ -247,7 +219,6 @@ class Session:
                 self.ended = Ended(str(error), False)
                 return
             self._look(flown)
-        self.standing = dataclasses.replace(self.standing, rounds=self.standing.rounds + 1)
         self._tell(figures)
 
     def keep(self) -> None:
@@ -400,15 +371,22 @@ class Session:
         decisions = learner.take_in().decisions
         owed = standing.owed + self.config.updates_per_decision * decisions
         if not standing.begun:
-            owed = float(self.config.critic_updates)
+            # Some of them may have been made before it was stopped.
+            owed = float(max(0, self.config.critic_updates - learner.step))
         due = min(int(owed), self.max_updates - learner.step)
         before = learner.step
-        figures: Mapping[str, float] = learner.update(due) if due > 0 else {}
+        figures: Mapping[str, float] = {}
+        try:
+            if due > 0:
+                figures = learner.update(due, self._left)
+        finally:
+            # In a hurry, at a limit and by Ctrl-C it makes fewer.
+            made = learner.step - before
+            self.standing = dataclasses.replace(standing, owed=owed - made)
         self._watch.drifted(figures.get(DRIFT))
-        made = learner.step - before
-        # Told to hurry, it makes fewer; nothing drives by critics that have only begun.
+        # Nothing drives by critics that have only begun.
         begun = standing.begun or made >= due
-        self.standing = dataclasses.replace(standing, owed=owed - made, begun=begun)
+        self.standing = dataclasses.replace(self.standing, begun=begun)
         if begun:
             self.version = learner.hand_over()
         return figures
@@ -466,6 +444,21 @@ class Session:
             robot_seconds=self.ledger.robot_seconds,
             person=by_person(flights[-RECENT:]),
         )
+
+    @property
+    def _left(self) -> TimeLeft:
+        """For what is learned now."""
+        config = self.config
+        if self.learns_on:
+            return UNLIMITED
+        by_clock, computing = (
+            math.inf if limit is None else 60.0 * limit - spent
+            for limit, spent in (
+                (config.max_minutes, self.seconds),
+                (config.max_cpu_minutes, self.cpu_seconds),
+            )
+        )
+        return TimeLeft(by_clock, computing)
 
     def _over(self) -> Ended | None:
         config, episodes = self.config, len(self.ledger.flights)

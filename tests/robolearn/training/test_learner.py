@@ -32,6 +32,7 @@ from robolearn.errors import (
     TrainingError,
 )
 from robolearn.representation import RepresentationConfig
+from robolearn.training.budget import TimeLeft
 from robolearn.training.data import TrainingData, TrainingSource
 from robolearn.training.experiment import Experiment, train
 from robolearn.training.learner import LAST_VERSIONS, Learner
@@ -128,6 +129,23 @@ def test_a_round_is_taken_in_learned_from_and_handed_over(parent: Run, tmp_path:
     assert len(run.provenance["starts"]) == 4 + 6
     load_policy(tmp_path / "run").sample(random_request(2))
     assert not (tmp_path / "run" / "rows").exists()
+
+
+@pytest.mark.parametrize("left", [TimeLeft(seconds=0.2), TimeLeft(cpu_seconds=0.1)])
+def test_updates_end_when_time_is_used_up(parent: Run, tmp_path: Path, left: TimeLeft) -> None:
+    """However many were asked for; those that were made are as ever."""
+    add_episodes(tmp_path / "store", range(4))
+    with (
+        practice(parent, tmp_path) as learner,
+        practice(parent, tmp_path, run_dir=tmp_path / "b") as other,
+    ):
+        assert learner.update(5, TimeLeft(seconds=0.0)) == {}
+        figures = learner.update(10**9, left)
+        made = learner.step
+        assert 0 < made < 10**9
+        assert np.isfinite(figures["loss/critic"])
+        other.update(made)
+        assert same_state(learner, other)
 
 
 def test_batches_are_those_of_training_on_the_same_store(parent: Run, tmp_path: Path) -> None:

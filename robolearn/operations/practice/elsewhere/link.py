@@ -36,7 +36,7 @@ from robolearn.errors import ConfigError, DataError, InferenceError, PracticeErr
 from robolearn.files import replacing
 from robolearn.inference.channel_client import Channel
 from robolearn.inference.codec import Message
-from robolearn.operations.practice.beside import Hurry, new_hurry
+from robolearn.operations.practice.beside import Hurry, Learning, new_hurry
 from robolearn.operations.practice.elsewhere.messages import (
     FILE_BYTES,
     PART_BYTES,
@@ -45,6 +45,7 @@ from robolearn.operations.practice.elsewhere.messages import (
     bytes_of,
     checked,
     confined_run_file,
+    milliseconds,
     raised,
     run_files,
     said,
@@ -52,7 +53,8 @@ from robolearn.operations.practice.elsewhere.messages import (
     written_last,
 )
 from robolearn.operations.practice.frame import LearnerBuilder, SecondStore
-from robolearn.operations.practice.session import Learning, nothing
+from robolearn.operations.practice.session import nothing
+from robolearn.training.budget import UNLIMITED, TimeLeft
 from robolearn.training.learner import Taken
 from robolearn.training.run_directory import DIGESTS, Run, unseal_run
 from robolearn.training.versions import load_version, remove_versions, versions
@@ -184,9 +186,9 @@ class RemoteLearner:
         found = self._do("take_in")
         return checked(lambda: Taken(**{k: int(v) for k, v in found.items()}))
 
-    def update(self, count: int) -> Mapping[str, float]:
-        """So many updates, or fewer in a hurry; their figures."""
-        found = cast("Mapping[str, Any]", self._do("update", count))
+    def update(self, count: int, left: TimeLeft = UNLIMITED) -> Mapping[str, float]:
+        """So many updates, or fewer in a hurry or by the time that is left; their figures."""
+        found = cast("Mapping[str, Any]", self._do("update", count, *milliseconds(left)))
         return checked(lambda: {str(k): float("nan" if v is None else v) for k, v in found.items()})
 
     def drift(self) -> float | None:

@@ -19,6 +19,7 @@ is checked before it is used: names of files, sizes, hashes, types.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ from robolearn.inference.protocol import error_message
 from robolearn.operations.practice.experiment import SECTION, PracticeExperiment
 from robolearn.operations.practice.options import PracticeConfig
 from robolearn.shapes import Bytes
+from robolearn.training.budget import TimeLeft
 from robolearn.training.experiment import experiment_of
 from robolearn.training.run_directory import (
     DIGESTS,
@@ -124,6 +126,21 @@ def integers_of(message: Message, name: str) -> tuple[int | None, ...]:
     if len(found) > MOST_GIVEN or not all(v is None or type(v) is int for v in found):
         raise DataError(f"{message.meta.get('kind')!s:.20}: '{name}' should be integers")
     return tuple(cast("int | None", v) for v in found)
+
+
+def milliseconds(left: TimeLeft) -> tuple[int | None, int | None]:
+    """``left`` as a message's header holds it: rounded up, and null for no limit."""
+
+    def rounded(seconds: float) -> int | None:
+        return None if math.isinf(seconds) else math.ceil(1e3 * max(0.0, seconds))
+
+    return rounded(left.seconds), rounded(left.cpu_seconds)
+
+
+def time_left(seconds_ms: int | None = None, cpu_seconds_ms: int | None = None) -> TimeLeft:
+    """Of :func:`milliseconds`; of somebody who says nothing of it, no limit."""
+    values = (math.inf if ms is None else ms / 1e3 for ms in (seconds_ms, cpu_seconds_ms))
+    return TimeLeft(*values)
 
 
 def bytes_of(message: Message, name: str) -> bytes:

@@ -50,6 +50,7 @@ from robolearn.operations.practice.elsewhere.messages import (
     refusal,
     run_files,
     said,
+    time_left,
     value_of,
 )
 from robolearn.operations.practice.experiment import SECTION
@@ -417,6 +418,9 @@ class _Pupil:
     def _told(self, name: str, given: tuple[Any, ...]) -> Any:
         if self.learner is None:
             raise PracticeError("there is no learner yet; begin with 'build'")
+        if name == "update":
+            count, *left = given
+            given = count, time_left(*left)
         value = getattr(self.learner, name)(*given)
         return dataclasses.asdict(value) if isinstance(value, Taken) else _plain(value)
 

@@ -56,6 +56,7 @@ from robolearn.operations.practice.ledger import Ledger
 from robolearn.operations.practice.listener import PracticeListener
 from robolearn.operations.practice.on_cell import CellPractice, finetune_on_cell
 from robolearn.pusht import BLOCK, TOOL
+from robolearn.training.budget import UNLIMITED, TimeLeft
 from robolearn.training.learner import Taken
 from robolearn.training.run_directory import load_run, policy_hash
 from robolearn.training.versions import version_file, versions
@@ -348,8 +349,12 @@ def test_what_was_told_before_the_cable_broke_is_not_done_twice(pair: Pair) -> N
     thread.join(30)
     assert found[0]["loss"] == 0.5
     assert np.isnan(found[0]["odd"])
-    assert learner.calls == [("update", (7,))]
+    assert learner.calls == [("update", (7, UNLIMITED))]
     assert remote.step == 7
+    # How much time is left goes with it, and what is over stays over.
+    for left, there in ((TimeLeft(1.5), TimeLeft(1.5)), (TimeLeft(2.0, -3.0), TimeLeft(2.0, 0.0))):
+        remote.update(1, left)
+        assert learner.calls[-1] == ("update", (1, there))
     # An error of the learner is its own, not one of the network.
     with pytest.raises(TrainingError, match="not finite"):
         remote.checkpoint()
@@ -440,7 +445,7 @@ def test_who_asks_anew_hurries_what_nobody_waits_for(pair: Pair) -> None:
     with pytest.raises(PracticeError, match="somebody else goes on with this practice"):
         first.update(9)
     assert second.update(2)["loss"] == 0.5
-    assert Told.made[1].calls == [("update", (1,)), ("update", (2,))]
+    assert Told.made[1].calls == [("update", (1, UNLIMITED)), ("update", (2, UNLIMITED))]
 
 
 def begun(elsewhere: LearnerElsewhere, url: str) -> tuple[Channel, dict[str, Any]]:

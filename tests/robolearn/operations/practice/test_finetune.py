@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import signal
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from eval.report.sections import critic_curves, practice_curves
 from eval.report.training import run_facts
@@ -30,6 +32,8 @@ from robolearn.errors import (
     StoreError,
     StoreLockedError,
 )
+from robolearn.learning import Losses
+from robolearn.machine.interrupt import remembered
 from robolearn.operations.practice.experiment import PracticeExperiment, practice_experiment
 from robolearn.operations.practice.finetune import Actors, finetune
 from robolearn.operations.practice.frame import SecondStore
@@ -39,9 +43,11 @@ from robolearn.operations.practice.records import VersionTest, read_standing
 from robolearn.operations.practice.result import FinetuneResult, kept_version
 from robolearn.operations.practice.session import Ended
 from robolearn.pusht import BLOCK, TOOL
+from robolearn.training.budget import TimeLeft
 from robolearn.training.learner import Learner
 from robolearn.training.log import logged
 from robolearn.training.run_directory import load_run, policy_hash
+from robolearn.training.trainer import Trainer
 from robolearn.training.versions import load_version
 from sim.env.scene_env import SceneEnv
 from tests.two_runs import two_runs
@@ -173,6 +179,92 @@ def test_what_was_interrupted_goes_on(parent: Path, tmp_path: Path, rounds: int)
     again = finetune(longer, parent, WORLD, store, out, resume=True)
     assert again.reused
     assert (again.policy_hash, again.episodes) == (found.policy_hash, 16)
+
+
+class _Clock:
+    """Time is used up once so many updates were begun, whichever call makes them."""
+
+    def __init__(self, updates: int) -> None:
+        self.updates = updates
+
+    def __call__(self) -> bool:
+        self.updates -= 1
+        return self.updates < 0
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    mine, theirs = load_run(one).weights, load_run(other).weights
+    return mine.keys() == theirs.keys() and all(torch.equal(mine[k], theirs[k]) for k in mine)
+
+
+@pytest.fixture(scope="module")
+def uncut(parent: Path, tmp_path_factory: pytest.TempPathFactory) -> FinetuneResult:
+    folder = tmp_path_factory.mktemp("uncut")
+    return finetune(cut(parent, 12), parent, WORLD, folder / "store", folder / "out")
+
+
+def cut(parent: Path, episodes: int) -> PracticeExperiment:
+    return small(
+        parent,
+        practice__critic_updates=6,
+        practice__updates_per_decision=0.5,
+        practice__max_episodes=episodes,
+    )
+
+
+# In the middle of those before it drives, and of those of a later round.
+@pytest.mark.parametrize(("updates", "episodes"), [(4, 4), (8, 8)])
+def test_a_limit_in_the_middle_of_updates_changes_nothing_of_what_follows(
+    parent: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    uncut: FinetuneResult,
+    updates: int,
+    episodes: int,
+) -> None:
+    store, out = tmp_path / "store", tmp_path / "out"
+    clock = _Clock(updates)
+    with monkeypatch.context() as context:
+        context.setattr(TimeLeft, "begun", lambda _: clock)
+        found = finetune(cut(parent, episodes), parent, WORLD, store, out)
+    assert (found.updates, found.episodes, found.sound) == (updates, episodes, True)
+    early = updates < 6
+    assert found.kept == ("parent" if early else "last")
+    # What was half learned drives nobody.
+    assert isinstance(load_policy(out), RerankedPolicy) == (not early)
+    said = "after 4 of the 6 updates that come before what is learned drives"
+    assert (said in caplog.text) == early
+    assert ("give it more with resume" in caplog.text) == early
+    again = finetune(cut(parent, 12), parent, WORLD, store, out, resume=True)
+    assert (again.kept, again.updates, again.episodes) == ("last", uncut.updates, 12)
+    drivers = [[f.driver for f in Ledger.of(p).flights] for p in (out, uncut.run_dir)]
+    assert drivers[0] == drivers[1]
+    assert same_weights(out, uncut.run_dir)
+
+
+def test_ctrl_c_in_the_middle_of_updates_changes_nothing_of_what_follows(
+    parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uncut: FinetuneResult
+) -> None:
+    store, out = tmp_path / "store", tmp_path / "out"
+    update = Trainer.update
+
+    def pressed(trainer: Trainer) -> Losses:
+        if trainer.clock.step == 3:
+            signal.raise_signal(signal.SIGINT)
+        return update(trainer)
+
+    with monkeypatch.context() as context:
+        context.setattr(Trainer, "update", pressed)
+        with pytest.raises(KeyboardInterrupt), remembered():
+            finetune(cut(parent, 12), parent, WORLD, store, out)
+    # The update that it came into was made whole.
+    standing = read_standing(out)
+    assert standing is not None
+    assert (standing.begun, standing.owed, standing.rounds) == (False, 2.0, 1)
+    again = finetune(cut(parent, 12), parent, WORLD, store, out, resume=True)
+    assert (again.kept, again.updates, again.episodes) == ("last", uncut.updates, 12)
+    assert same_weights(out, uncut.run_dir)
 
 
 def test_a_committed_episode_without_a_line_is_found_again(parent: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from robolearn.operations.practice.records import Driver, Standing, VersionTest,
 from robolearn.operations.practice.result import kept_version
 from robolearn.operations.practice.session import Session
 from robolearn.operations.practice.validation import Validation
+from robolearn.training.budget import UNLIMITED, TimeLeft
 from robolearn.training.learner import DRIFT, Taken
 from robolearn.training.log import Journal, logged
 from robolearn.types import Condition
@@ -33,11 +35,14 @@ class Counting:
         self.step, self.version, self.made = 0, 0, made
         # From the parent; told with the figures of an update once it is learned.
         self.apart: float | None = 0.0
+        # What it was given for its updates.
+        self.left = list[TimeLeft]()
 
     def take_in(self) -> Taken:
         return Taken(1, 8, 2)
 
-    def update(self, count: int) -> Mapping[str, float]:
+    def update(self, count: int, left: TimeLeft = UNLIMITED) -> Mapping[str, float]:
+        self.left.append(left)
         self.step += min(count, self.made)
         return {} if self.apart is None else {DRIFT: self.apart}
 
@@ -187,6 +192,35 @@ def test_nothing_drives_by_critics_that_have_only_begun(tmp_path: Path) -> None:
     practice = session(tmp_path, learner)
     fly_pair(practice, better="parent")
     assert (learner.step, practice.version, practice.standing.begun) == (4, None, False)
+    # Those that are left, no more.
+    learner.made = 1000
+    practice.catch_up()
+    assert (learner.step, practice.version, practice.standing.begun) == (6, 2, True)
+    assert practice.standing.owed == 0.0
+    # With nothing due, nothing is done.
+    practice.catch_up()
+    assert (learner.version, len(learner.left), practice.standing.rounds) == (2, 2, 2)
+
+
+def test_updates_have_the_time_that_is_left(tmp_path: Path) -> None:
+    """Counted with what earlier calls took; on an arm, whose time it is, they have all of it."""
+    settings: dict[str, Any] = {"max_minutes": 2.0, "max_cpu_minutes": 1.5}
+    spent = Standing({}, "id", {}, seconds=30.0, cpu_seconds=80.0)
+    learner = Counting()
+    world = session(tmp_path / "world", learner, standing=spent, **settings)
+    task = next(world.tasks())
+    lanes = [flown_by(task, lane) for lane in range(2)]
+    world.took(task, [dataclasses.replace(f, pid=-1, cpu_seconds=15.0) for f in lanes])
+    (left,) = learner.left
+    assert 60.0 < left.seconds < 90.0
+    # The round took more of it than there was: not one is made.
+    assert -25.0 < left.cpu_seconds < -20.0
+    assert left.begun()()
+    other = Counting()
+    arm = session(tmp_path / "arm", other, standing=spent, **settings)
+    arm.learns_on = True
+    fly_pair(arm, better="parent")
+    assert other.left == [UNLIMITED]
 
 
 def drifting(folder: Path, solved: int | None, *, begun: float = 0.0, **settings: Any) -> Session:
