@@ -14,7 +14,9 @@ from robolearn.operations.deploy.operator import Attendant
 # How often somebody is asked to release an arm that refuses to go on.
 _ASKED = 3
 # A controller may keep a protective stop locked for some seconds [s].
-_PATIENCE_S, _AGAIN_S = 15.0, 0.2
+_PATIENCE_S = 15.0
+AGAIN_S = 0.2
+"""Between two tries to release it [s]."""
 _PANEL = "release the robot at its own panel, or by 'robolearn hardware recover'"
 
 
@@ -89,10 +91,10 @@ def _recovered(env: Stopped, cell: CellConfig, refused: str) -> str:
                     continue
             except RobotError as error:
                 refused = str(error)
-                time.sleep(_AGAIN_S)
+                time.sleep(AGAIN_S)
                 continue
             refused = _refusal(env)
             if not refused:
                 return ""
-            time.sleep(_AGAIN_S)
+            time.sleep(AGAIN_S)
     return refused

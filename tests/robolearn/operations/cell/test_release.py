@@ -99,7 +99,7 @@ class Panel:
 def test_somebody_who_asks_for_it_has_a_labs_robot_released_too(
     monkeypatch: pytest.MonkeyPatch, cause: Cause
 ) -> None:
-    monkeypatch.setattr(release, "_AGAIN_S", 0.001)
+    monkeypatch.setattr(release, "AGAIN_S", 0.001)
     arm = Arm([LOCKED, LOCKED], cause)
     panel = Panel(arm)
     monkeypatch.setattr(CellConfig, "recovery", lambda _: panel)
