@@ -59,12 +59,16 @@ _REGISTER_TYPES = {"int": "INT32", "double": "DOUBLE", "bit": "BOOL"}
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Variables of a data package: names, types, scalars per variable, packed layout."""
+    """Variables of a data package: names, types, scalars per variable, packed layout, and which of
+    the scalars are registers: what they are called up to the number (``output_int_register_``),
+    number, place.
+    """
 
     names: tuple[str, ...]
     types: tuple[str, ...]
     counts: tuple[int, ...]
     layout: struct.Struct
+    registers: tuple[tuple[str, int, int], ...]
 
     @property
     def complete(self) -> bool:
@@ -95,7 +99,9 @@ def parse_recipe(text: bytes) -> Recipe:
     types = tuple(variable_type(n) for n in names)
     formats = [_FORMATS.get(t, "") for t in types]
     counts = tuple(int(f[0]) if f[:1].isdigit() else 1 for f in formats)
-    return Recipe(names, types, counts, struct.Struct(">" + "".join(formats)))
+    found = [(_REGISTER.fullmatch(n), sum(counts[:k])) for k, n in enumerate(names)]
+    registers = tuple((m[0][: m.start(3)], int(m[3]), at) for m, at in found if m)
+    return Recipe(names, types, counts, struct.Struct(">" + "".join(formats)), registers)
 
 
 def frame(kind: int, body: bytes) -> bytes:

@@ -273,14 +273,11 @@ class UrEmulator:
             raise DataError(f"RTDE data package for an unknown recipe ({len(body)} bytes)")
         recipe = client.inputs[body[0] - 1]
         values = recipe.layout.unpack(body[1:])
-        at = 0
-        for name, count in zip(recipe.names, recipe.counts, strict=True):
-            value = values[at]
-            at += count
-            if name.startswith("input_int_register_"):
-                self.int_in[int(name[19:])] = value
-            elif name.startswith("input_double_register_"):
-                self.double_in[int(name[22:])] = value
+        for kind, number, at in recipe.registers:
+            if kind == "input_int_register_":
+                self.int_in[number] = values[at]
+            elif kind == "input_double_register_":
+                self.double_in[number] = values[at]
         if "input_int_register_0" in recipe.names:
             self._last_input_ns, self._last_input_tick = time.monotonic_ns(), self._ticks
             self._new_input = True

@@ -86,8 +86,9 @@ def state_values(
     torque = plant.joint_torques().tolist()
     # By the controller's own kinematics from the encoders, but for a plant that knows the tip of
     # its tool, which is the installation's TCP until a program sets another.
-    own = tool.tcp.any() or not plant.tool_pose().any()
-    tcp = (tool.pose(plant.joint_positions()) if own else plant.tool_pose()).tolist()
+    told = plant.tool_pose()
+    own = tool.tcp.any() or not told.any()
+    tcp = (tool.pose(plant.joint_positions()) if own else told).tolist()
     # The emulator has no motor constants: currents are torques over 10 N m/A, of the right size.
     current = [t / 10.0 + status.overload_a for t in torque]
     safety_bits = _SAFETY_BITS_PROTECTIVE if status.protective else _SAFETY_BITS_NORMAL
@@ -103,7 +104,7 @@ def state_values(
         "actual_current_as_torque": torque,
         "joint_control_output": current,
         "actual_TCP_pose": tcp,
-        "target_TCP_pose": (tool.pose(motion.q) if own else plant.tool_pose()).tolist(),
+        "target_TCP_pose": (tool.pose(motion.q) if own else told).tolist(),
         "tcp_offset": tool.tcp.tolist(),
         "payload": (status.payload_kg,),
         "payload_cog": status.payload_cog,
@@ -121,8 +122,8 @@ def state_values(
         "actual_main_voltage": (48.0,),
         "actual_robot_voltage": (48.0,),
         "actual_joint_voltage": (48.0,) * 6,
-        "int_out": status.int_out,
-        "double_out": status.double_out,
+        "output_int_register_": status.int_out,
+        "output_double_register_": status.double_out,
     }
 
 
@@ -136,15 +137,9 @@ def pack_state(recipe_id: int, recipe: rtde.Recipe, values: Mapping[str, Sequenc
     """Body of a data package for ``recipe``."""
     flat: list[Any] = []
     for name, count in zip(recipe.names, recipe.counts, strict=True):
-        if name.startswith("output_int_register_"):
-            flat.append(_register(values["int_out"], name))
-        elif name.startswith("output_double_register_"):
-            flat.append(_register(values["double_out"], name))
-        else:
-            flat.extend(values.get(name, (0,) * count))
+        flat.extend(values.get(name) or (0,) * count)
+    for kind, number, at in recipe.registers:
+        told = values.get(kind, ())
+        if number < len(told):
+            flat[at] = told[number]
     return bytes([recipe_id]) + recipe.layout.pack(*flat)
-
-
-def _register(registers: Sequence[Any], name: str) -> Any:
-    index = int(name.rsplit("_", 1)[1])
-    return registers[index] if index < len(registers) else 0

@@ -40,6 +40,7 @@ def test_recipe_with_trailing_comma():
     recipe = rtde.parse_recipe(b"timestamp,actual_q,output_int_register_0,")
     assert recipe.types == ("DOUBLE", "VECTOR6D", "INT32")
     assert recipe.layout.size == 8 + 48 + 4
+    assert recipe.registers == (("output_int_register_", 0, 7),)
     assert recipe.complete
 
 
@@ -52,15 +53,19 @@ def test_unknown_names_are_not_found():
 def test_state_packs_every_known_variable():
     plant = KinematicPlant(np.arange(6.0))
     status = RobotStatus(program=True)
-    status.int_out[0] = 2
+    status.int_out[3], status.double_out[47] = 2, 0.5
     motion = JointMotion(np.arange(6.0), MotionLimits())
     values = state_values(plant, motion, status, 1.5, np.zeros(3), ToolSpace(UR5E))
     names = [n for n in rtde.TYPES if not n.startswith("input")]
-    recipe = rtde.parse_recipe(",".join([*names, "output_int_register_0"]).encode())
+    # Of more registers than a program has, too: the controller tells 0 of the others.
+    registers = [
+        f"output_{r}" for r in ("double_register_47", "int_register_127", "int_register_3")
+    ]
+    recipe = rtde.parse_recipe(",".join([*names, *registers]).encode())
     body = pack_state(7, recipe, values)
     assert body[0] == 7
     assert len(body) == 1 + recipe.layout.size
-    assert struct.unpack(">i", body[-4:]) == (2,)
+    assert struct.unpack(">dii", body[-16:]) == (0.5, 0, 2)
     at = 1 + sum(
         struct.calcsize(">" + rtde._FORMATS[t]) for t in recipe.types[: names.index("actual_q")]
     )
