@@ -63,6 +63,8 @@ class MappingConfig:
                 "mapping: 0 <= dead_zone < 1 and 0 <= beta are needed, got"
                 f" {self.dead_zone} and {self.beta}"
             )
+        if self.heading_rad is not None and not math.isfinite(self.heading_rad):
+            raise ConfigError(f"mapping: heading_rad must be an angle, got {self.heading_rad}")
         low, high = self.workspace_low, self.workspace_high
         if len(low) != len(high) or len(low) not in (0, 2, 3):
             raise ConfigError(

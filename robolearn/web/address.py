@@ -12,6 +12,7 @@ import psutil
 from robolearn.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
+LAST_PORT = 65535
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -59,6 +60,22 @@ def _as_browsers_have_it(host: str) -> str:
         return str(ipaddress.ip_address(host))
     except ValueError:
         return host.lower()
+
+
+def listen_at(host: str, port: int) -> socket.socket:
+    """A socket that listens there, at any free port for 0; :class:`ConfigError` where none can."""
+    try:
+        if not 0 <= port <= LAST_PORT:
+            raise ValueError("there is no such port")
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    # A name that can be none is no error of the system.
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise ConfigError(
+            f"cannot serve on {host[:80]}:{port}: {reason or error}; choose another port (0"
+            f" to {LAST_PORT}, 0: any free one), and as host an address that this computer has"
+        ) from error
 
 
 def is_loopback(host: str) -> bool:

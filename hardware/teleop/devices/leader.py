@@ -11,6 +11,7 @@ ramp.
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -83,8 +84,10 @@ class LeaderConfig:
         if self.low_rad and (self.signs or self.offsets_rad):
             pairing = "a range (low_rad, high_rad) or signs and offsets_rad"
             raise ConfigError(f"leader: pair the joints by {pairing}, not by both")
-        if not {abs(s) for s in self.signs} <= {1.0} or not self.rate_hz > 0.0:
+        if not {abs(s) for s in self.signs} <= {1.0} or not 0.0 < self.rate_hz < math.inf:
             raise ConfigError("leader: signs are 1 or -1, and rate_hz is positive")
+        if not all(map(math.isfinite, (*self.offsets_rad, *self.low_rad, *self.high_rad))):
+            raise ConfigError("leader: offsets_rad, low_rad and high_rad are angles")
 
     @property
     def keys(self) -> Keys:

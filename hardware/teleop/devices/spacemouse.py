@@ -12,6 +12,7 @@ discards when it is held for a second.
 
 from __future__ import annotations
 
+import math
 import struct
 import threading
 import time
@@ -56,7 +57,8 @@ class SpaceMouseConfig:
     signs: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 
     def __post_init__(self) -> None:
-        if len(self.signs) != 6 or {abs(s) for s in self.signs} != {1.0} or self.full_scale <= 0:
+        scaled = 0.0 < self.full_scale < math.inf
+        if len(self.signs) != 6 or {abs(s) for s in self.signs} != {1.0} or not scaled:
             raise ConfigError(
                 "spacemouse: six signs of 1 or -1 and a positive full_scale are needed, got"
                 f" {self.signs} and {self.full_scale}"

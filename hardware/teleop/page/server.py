@@ -49,7 +49,7 @@ from hardware.teleop.page.messages import (
 )
 from hardware.teleop.page.pictures import Pictures
 from robolearn.errors import ConfigError, DataError
-from robolearn.web.address import LOOPBACK, Served, is_loopback, require_one_address
+from robolearn.web.address import LOOPBACK, Served, is_loopback, listen_at, require_one_address
 from robolearn.web.certificate import certificate_for
 
 CLOSE_S = 1.0
@@ -110,15 +110,7 @@ class PageServer:
         self._version, self._closed = 0, False
         self._pressed: list[Key] = []
         self._opening: float | None = None
-        try:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            listening = socket.create_server((host, port), family=family)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot serve the page on {host}:{port}: {error.strerror or error};"
-                " choose another --port, or 0 for any free one, and as --host an address that"
-                " this computer has"
-            ) from error
+        listening = listen_at(host, port)
         tls: ssl.SSLContext | None = None
         self.fingerprint = ""
         if not is_loopback(host):

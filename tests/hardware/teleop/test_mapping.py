@@ -389,6 +389,7 @@ def test_a_device_of_another_kind_is_refused(spec, motion):
         {"translation_m_s": math.nan},
         {"dead_zone": 1.0},
         {"beta": -1.0},
+        {"heading_rad": math.nan},
         {"workspace_low": (0.0, 0.0)},
         {"workspace_low": (0.0, 0.0), "workspace_high": (1.0, 0.0)},
     ],

@@ -18,7 +18,7 @@ from robolearn.operations.studio.found import require_folders
 from robolearn.operations.studio.library import Library
 from robolearn.operations.studio.server.app import THREADS, studio_app
 from robolearn.operations.studio.server.guard import Guard
-from robolearn.web.address import LOOPBACK, Served, is_loopback, require_one_address
+from robolearn.web.address import LOOPBACK, Served, is_loopback, listen_at, require_one_address
 from robolearn.web.certificate import certificate_for
 from robolearn.web.listening import TlsSocket
 
@@ -95,16 +95,8 @@ def serve_studio(
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listening = socket.create_server((host, port), family=family)
-        # Connections inherit it. Else the end of every answer waits for the acknowledgement of its
-        # beginning, which the other side delays by 40 ms.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return listening
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(
-            f"cannot serve on {host}:{port}: {reason}; choose another port, or 0 for any free one,"
-            " and as host an address that this computer has"
-        ) from error
+    listening = listen_at(host, port)
+    # Connections inherit it. Else the end of every answer waits for the acknowledgement of its
+    # beginning, which the other side delays by 40 ms.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening

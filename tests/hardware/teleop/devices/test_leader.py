@@ -1,6 +1,7 @@
 """A leader arm: emulated servos on a pty, without torque, moved by the test."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -109,6 +110,8 @@ def test_a_leader_with_torque_is_refused(arm):
     [
         ({"signs": (1.0,)}, "signs has 2 numbers"),
         ({"signs": (1.0, 0.5)}, "signs are 1 or -1"),
+        ({"rate_hz": math.inf}, "rate_hz is positive"),
+        ({"offsets_rad": (0.0, math.nan)}, "are angles"),
         ({"low_rad": (0.0, 0.0)}, "go together"),
         (
             {"low_rad": (0.0, 0.0), "high_rad": (1.0, 1.0), "offsets_rad": (0.0, 1.0)},

@@ -1,5 +1,6 @@
 """A SpaceMouse's reports, as they were recorded from the models' layouts, on a socket."""
 
+import math
 import time
 
 import numpy as np
@@ -150,3 +151,5 @@ def test_without_permission_the_error_has_the_rule(tmp_path):
         SpaceMouseConfig(path=str(tmp_path / "absent")).build(Surroundings())
     with pytest.raises(ConfigError, match="six signs"):
         SpaceMouseConfig(signs=(1.0, 0.5))
+    with pytest.raises(ConfigError, match="positive full_scale"):
+        SpaceMouseConfig(full_scale=math.nan)

@@ -351,8 +351,16 @@ def test_the_last_view_is_told_before_the_page_is_closed(device):
 
 
 def test_a_busy_port_is_explained(device):
-    with pytest.raises(ConfigError, match="choose another --port"):
+    with pytest.raises(ConfigError, match="choose another port"):
         BrowserDevice(LAYOUT, device.port)
+
+
+@pytest.mark.parametrize(
+    ("host", "port"), [("127.0.0.1", 99999), ("127.0.0.1", -3), ("a" * 80, 0), ("a\0b", 0)]
+)
+def test_where_nobody_can_listen_is_explained(host, port):
+    with pytest.raises(ConfigError, match=r"cannot serve on .*an address that this computer has"):
+        BrowserConfig(port=port, host=host).build(Surroundings(spec=ARM))
 
 
 def test_a_tablet_talks_by_tls_to_the_address_that_the_certificate_names(tmp_path, monkeypatch):
