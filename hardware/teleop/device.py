@@ -129,6 +129,11 @@ class Look:
     curves: tuple[Curve, ...] = ()
     strips: tuple[tuple[str, tuple[Picture, ...]], ...] = ()
 
+    @property
+    def shows(self) -> bool:
+        """Whether there is anything to look at."""
+        return bool(self.curves or self.strips)
+
 
 @dataclass(frozen=True, slots=True)
 class View:

@@ -21,8 +21,8 @@ from robolearn.types import Observation
 _FLAT, _SPACE = (3,), (7,)
 # Points of a curve, pictures of a strip, curves that are shown at most.
 POINTS, PICTURES, CURVES = 18, 5, 9
-# A picture of the strip [px].
-_WIDTH, _HEIGHT = 12, 8
+# Width of a picture of the strip [px].
+WIDTH_PX = 72
 _JOINTS = "/joint_position"
 
 
@@ -91,9 +91,11 @@ class QuickLook:
         self._numbers: dict[str, list[float]] = {}
         self._small: dict[str, list[Picture]] = {}
         self._every, self._count = 1, 0
+        self._look: Look | None = None
 
     def add(self, observation: Observation) -> None:
         """What is seen in a tick."""
+        self._look = None
         for name, value in _numbers(observation).items():
             self._numbers.setdefault(name, []).append(value)
         if self._count % self._every == 0:
@@ -107,13 +109,15 @@ class QuickLook:
 
     @property
     def look(self) -> Look:
-        """At what was added."""
-        curves = tuple(Curve(name, _spread(v)) for name, v in self._numbers.items())
-        strips = tuple(
-            (name, tuple(kept[i] for i in _places(len(kept), PICTURES)))
-            for name, kept in self._small.items()
-        )
-        return Look(curves[:CURVES], strips)
+        """At what was added; the same object until something is."""
+        if self._look is None:
+            curves = tuple(Curve(name, _spread(v)) for name, v in self._numbers.items())
+            strips = tuple(
+                (name, tuple(kept[i] for i in _places(len(kept), PICTURES)))
+                for name, kept in self._small.items()
+            )
+            self._look = Look(curves[:CURVES], strips)
+        return self._look
 
 
 def _numbers(observation: Observation) -> dict[str, float]:
@@ -132,9 +136,16 @@ def _numbers(observation: Observation) -> dict[str, float]:
 def _small(picture: Picture) -> ResizedPicture:
     """Every so many pixels, without a copy of the picture being kept alive."""
     height, width = picture.shape[:2]
-    rows = [row * height // _HEIGHT for row in range(min(_HEIGHT, height))]
-    columns = [column * width // _WIDTH for column in range(min(_WIDTH, width))]
-    return picture[rows][:, columns]
+    columns = min(WIDTH_PX, width)
+    return thinned(picture, max(1, round(height * columns / width)), columns)
+
+
+def thinned(picture: Picture, rows: int, columns: int) -> ResizedPicture:
+    """So many rows and columns of it, evenly spread; all where there are fewer."""
+    height, width = picture.shape[:2]
+    below = [row * height // rows for row in range(rows)] if rows < height else range(height)
+    beside = [k * width // columns for k in range(columns)] if columns < width else range(width)
+    return picture[np.ix_(below, beside)]
 
 
 def _spread(values: list[float]) -> tuple[float, ...]:

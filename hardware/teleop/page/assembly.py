@@ -20,6 +20,7 @@ SCRIPTS = (
     "pads.js",
     "drawing.js",
     "pictures.js",
+    "look.js",
     "tilt.js",
     "gamepad.js",
     "panel.js",

@@ -13,6 +13,8 @@ The program says:
     scene    see Layout                            once: what there is to see
     role     driving, why                          whether this page drives
     view     see View                              how it goes
+    look     curves [{name, values}],              the attempt that is over, in small; nothing
+             strips [{camera, pictures}]           while one goes on. Pictures: JPEG in base 64
     (bytes)  version, camera (a byte each), number (4 bytes, big-endian), JPEG
 """
 
@@ -22,13 +24,15 @@ import dataclasses
 import json
 import math
 import struct
+from base64 import b64encode
 from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
 
-from hardware.teleop.device import HandPose, Key, Rate, TablePoint, View
+from hardware.teleop.device import HandPose, Key, Look, Rate, TablePoint, View
 from hardware.teleop.page.layout import Control, Layout
+from hardware.teleop.page.pictures import jpeg_of
 from robolearn.errors import DataError
 from robolearn.geometry import Quaternions, pose, rotation_from_quat
 
@@ -130,11 +134,25 @@ def view_text(view: View) -> str:
     """How it goes; pictures go their own way."""
     told: dict[str, Any] = {"v": VERSION, "type": "view"}
     for spec in dataclasses.fields(view):
-        # The attempt in small is for terminals.
+        # The attempt in small is told once.
         if spec.name not in ("pictures", "jpegs", "tool", "things", "look"):
             told[spec.name] = getattr(view, spec.name)
     told["tool"] = None if view.tool is None else dataclasses.asdict(view.tool)
     told["things"] = [dataclasses.asdict(thing) for thing in view.things]
+    return json.dumps(_finite(told))
+
+
+def look_text(look: Look) -> str:
+    """The attempt that is over, in small."""
+    told = {
+        "v": VERSION,
+        "type": "look",
+        "curves": [dataclasses.asdict(curve) for curve in look.curves],
+        "strips": [
+            {"camera": name, "pictures": [b64encode(jpeg_of(p)).decode() for p in pictures]}
+            for name, pictures in look.strips
+        ],
+    }
     return json.dumps(_finite(told))
 
 

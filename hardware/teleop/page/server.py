@@ -31,7 +31,7 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import Event
 
-from hardware.teleop.device import DeviceReading, Key, View
+from hardware.teleop.device import DeviceReading, Key, Look, View
 from hardware.teleop.page.assembly import document
 from hardware.teleop.page.driver import Allowance, Driver
 from hardware.teleop.page.layout import Layout
@@ -42,6 +42,7 @@ from hardware.teleop.page.messages import (
     Press,
     Seen,
     decode,
+    look_text,
     picture_bytes,
     role_text,
     scene_text,
@@ -80,6 +81,8 @@ class _Page:
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
     view: int = -1
     view_seen: bool = True
+    # The attempt in small that it was told.
+    look: Look = field(default_factory=Look)
     role: tuple[bool, str] | None = None
     why: str = ""
     # Of each camera: the number of the picture that was sent last.
@@ -353,7 +356,9 @@ class PageServer:
                 page.stirred.clear()
                 with self._lock:
                     news = self._role(page) + self._newer_view(page)
-                    closed = self._closed
+                    closed, look = self._closed, self._newer_look(page)
+                if look is not None:
+                    news.append(look_text(look))
                 if not closed:
                     news += self._newer_pictures(page)
                 for message in news:
@@ -379,6 +384,13 @@ class PageServer:
             return []
         page.view, page.view_seen = self._version, False
         return [view_text(self._view)]
+
+    def _newer_look(self, page: _Page) -> Look | None:
+        if self._view is None or self._view.look is page.look:
+            return None
+        before, page.look = page.look, self._view.look
+        # An attempt has one empty look after the other.
+        return page.look if page.look.shows or before.shows else None
 
     def _newer_pictures(self, page: _Page) -> list[str | bytes]:
         found: list[str | bytes] = []

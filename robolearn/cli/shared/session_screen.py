@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hardware.teleop.device import Key, Phase, Thing, View
+from hardware.teleop.seen import thinned
 
 # What the phases are called, and how they look.
 TITLES: dict[Phase, tuple[str, str]] = {
@@ -52,6 +53,8 @@ CALLING = ("placing", "review", "stopped")
 # From here on there is little left of the disk [bytes].
 LITTLE = 2_000_000_000
 _REFRESH_HZ = 8.0
+# Rows and columns of a picture of the strip.
+_CELLS = (8, 12)
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -127,7 +130,8 @@ def _curves(view: View) -> Table:
 def _strips(view: View) -> list[RenderableType]:
     """What the cameras saw in the attempt that is over, two pixels in a character."""
     out: list[RenderableType] = []
-    for name, pictures in view.look.strips:
+    for name, seen in view.look.strips:
+        pictures = [thinned(picture, *_CELLS) for picture in seen]
         text = Text(f"\n{name}, from start to end", "dim")
         for row in range(0, min((len(p) for p in pictures), default=0) - 1, 2):
             text.append("\n")

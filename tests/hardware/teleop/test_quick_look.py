@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hardware.teleop.seen import CURVES, PICTURES, POINTS, QuickLook
+from hardware.teleop.seen import CURVES, PICTURES, POINTS, WIDTH_PX, QuickLook, thinned
 from tests.mocks import observation
 
 
@@ -29,12 +29,24 @@ def test_an_attempt_of_any_length_is_a_few_points_and_pictures(ticks):
     ((name, strip),) = look.strips
     assert name == "top"
     assert len(strip) == min(ticks, PICTURES)
-    assert all(picture.shape == (8, 12, 3) for picture in strip)
+    assert all(picture.shape == (48, 64, 3) for picture in strip)
     grey = [int(picture[0, 0, 0]) for picture in strip]
     assert grey == sorted(grey)
     # From the first to one that is not long ago.
     assert grey[0] == 0
     assert grey[-1] >= min(255, 0.75 * (ticks - 1))
+
+
+def test_pictures_are_small_in_their_own_shape_and_the_same_until_something_is_added():
+    small = QuickLook()
+    small.add(seen(1, top__image=np.zeros((480, 640, 3), np.uint8)))
+    ((_, (picture,)),) = small.look.strips
+    assert picture.shape == (54, WIDTH_PX, 3)
+    assert thinned(picture, 8, 12).shape == (8, 12, 3)
+    assert small.look is small.look
+    before = small.look
+    small.add(seen(2))
+    assert small.look is not before
 
 
 def test_a_new_attempt_begins_empty_and_what_is_no_number_is_a_gap():

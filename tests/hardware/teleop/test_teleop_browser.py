@@ -9,7 +9,7 @@ import pytest
 
 from hardware.teleop.agent import TeleopAgent
 from hardware.teleop.attended import AttendedEnv
-from hardware.teleop.device import HandPose, Rate, Surroundings, Thing, View
+from hardware.teleop.device import Curve, HandPose, Look, Rate, Surroundings, Thing, View
 from hardware.teleop.devices.browser import BrowserDevice
 from hardware.teleop.page.layout import layout_of
 from hardware.teleop.session import SessionConfig, TeleopSession
@@ -175,6 +175,64 @@ def test_an_arm_is_driven_by_pads_and_keys(arm, tab, tmp_path):
     tab.button("mouseReleased", x, y - 30)
     wait_until(lambda: twist_of(arm) == [0.0] * 6)
     tab.screenshot(tmp_path / "arm.png")
+    assert tab.errors == []
+
+
+STRIP = tuple(np.full((54, 72, 3), 40 * k, np.uint8) for k in range(5))
+LOOK = Look(
+    (
+        Curve("joint 1", (0.0, 0.4, float("nan"), -0.2)),
+        Curve("fingers", (0.08, 0.08)),
+        Curve("joint 7", (float("nan"),)),
+    ),
+    (("top", STRIP), ("wrist", STRIP[:1])),
+)
+OVER = {
+    "look": LOOK,
+    "counts": (("no success", 1), ("success", 2)),
+    "lost_frames": 3,
+    "disk_free": 1_400_000_000,
+    "jitter_s": 0.0012,
+    "error": "emergency stop by key",
+}
+
+
+def test_an_attempt_is_looked_at_and_every_key_has_a_button(arm, tab, tmp_path):
+    arm.show(view("ready"))
+    tab.open(arm.url)
+    tab.wait_for("link.driving && !document.body.classList.contains('loading')")
+    assert tab.evaluate("$('look').hidden && document.querySelector('[data-key=marker]').hidden")
+    arm.show(view())
+    tab.wait_for("!document.querySelector('[data-key=marker]').hidden")
+    for key in ("redo", "marker"):
+        tab.click(*tab.centre(f"[data-key={key}]"))
+        wait_until(lambda key=key: arm.pressed() == (key,))
+    # What the program does not ask for is not said.
+    tab.click(*tab.centre("[data-key=success]"))
+    arm.show(view("review", **OVER))
+    tab.wait_for("document.querySelectorAll('#curves svg').length === 3")
+    said = [row.split("\n") for row in tab.evaluate("$('curves').innerText").split("\n\n")]
+    assert "-0.20 to 0.40" in str(said)
+    assert "0.08, still" in str(said)
+    assert "no number" in str(said)
+    # A gap is no line.
+    drawn = tab.evaluate("document.querySelector('#curves path').getAttribute('d')")
+    assert (drawn.count("M"), drawn.count("L")) == (2, 1)
+    tab.wait_for(
+        "[...document.querySelectorAll('#strips img')].every((i) => i.naturalWidth === 72)"
+    )
+    assert tab.evaluate("document.querySelectorAll('#strips img').length") == 6
+    assert tab.evaluate("$('session').textContent") == (
+        "1 no success, 2 success · 3 frames lost: the disk cannot keep up · jitter 1.2 ms"
+        " · 1.4 GB free: make room · last error: emergency stop by key"
+    )
+    tab.screenshot(tmp_path / "look.png", full_page=True)
+    # Whoever comes while it is decided sees it, too.
+    tab.open(arm.url)
+    tab.wait_for("document.querySelectorAll('#curves svg').length === 3")
+    arm.show(view())
+    tab.wait_for("$('look').hidden && $('curves').children.length === 0")
+    assert arm.pressed() == ()
     assert tab.errors == []
 
 
@@ -524,9 +582,10 @@ def test_the_page_fits_and_nothing_moves(arm, browser, tmp_path, size, dark):
     arm.show(view("ready"))
     tab.open(arm.url)
     tab.wait_for("!document.body.classList.contains('loading') && pictures.all[0].count > 0")
-    for shown in (view(), view("review", message="Solved! Enter keeps it. " * 3)):
+    for shown in (view(), view("review", message="Solved! Enter keeps it. " * 3, **OVER)):
         arm.show(shown)
         tab.wait_for(f"link.view.phase === '{shown.phase}'")
+    tab.wait_for("!$('look').hidden")
     assert tab.evaluate("document.documentElement.scrollWidth") <= size[0]
     small = "[...document.querySelectorAll('button:not([hidden])')].filter((b) =>"
     small += " b.offsetParent && b.getBoundingClientRect().height < 44).length"

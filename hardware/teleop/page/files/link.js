@@ -6,7 +6,7 @@ const $ = (id) => document.getElementById(id);
 const link = {
   socket: null, scene: null, view: null, before: null, arrived: 0,
   driving: false, why: "", lost: false, reason: "", tries: 0, seq: 0,
-  onscene: () => {}, onview: () => {}, onpicture: () => {}, onchange: () => {},
+  onscene: () => {}, onview: () => {}, onlook: () => {}, onpicture: () => {}, onchange: () => {},
 
   open() {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
@@ -36,6 +36,8 @@ const link = {
       this.view = message; this.arrived = performance.now();
       this.send({ type: "seen" });
       this.onview();
+    } else if (message.type === "look") {
+      this.onlook(message);
     }
     this.onchange();
   },

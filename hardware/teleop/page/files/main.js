@@ -50,6 +50,7 @@ link.onscene = () => {
 };
 link.onview = () => drawing.take(link.view, link.before);
 link.onpicture = (camera, data) => pictures.draw(camera, data);
+link.onlook = (message) => look.show(message);
 link.onchange = () => panel.show();
 gamepad.onsaid = say; gamepad.onmove = () => hands.tell(true);
 gamepad.onopening = (opening) => { if (link.scene.gripper) link.send({ type: "gripper", opening }); };

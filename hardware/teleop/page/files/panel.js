@@ -40,6 +40,8 @@ const panel = {
     for (const button of document.querySelectorAll("button[data-key]")) {
       const key = button.dataset.key;
       button.disabled = !this.allowed(key);
+      // Those that are of some sessions alone stay once they were of this one.
+      if (view && view.keys.includes(key)) button.hidden = false;
       button.classList.toggle("next", driving && !!view && key === { ready: "start", placing: "start", stopped: "start", review: "keep" }[view.phase]);
     }
     this.put("why", driving ? "You drive from here." : lost ? "" : link.why);
@@ -68,8 +70,21 @@ const panel = {
     $("grip").hidden = !scene.gripper;
     $("grip").disabled = !link.driving || !["running", "review"].includes(view.phase);
     $("stop").hidden = !view.keys.includes("stop");
+    this.session(view);
     if (view.gripper !== null) this.put("grip-text", `${view.gripper > 0.5 ? "Close" : "Open"} gripper (${view.fingers_m === null ? `${percent(view.gripper)} % open` : `${(1e3 * view.fingers_m).toFixed(0)} mm`})`);
     this.places(view);
+  },
+  // How the session goes, and what is wrong with it.
+  LITTLE: 2e9,
+  session({ recording, counts, lost_frames, disk_free, jitter_s, markers, error }) {
+    const little = disk_free !== null && disk_free < this.LITTLE, said = [];
+    if (recording) said.push(counts.map(([what, n]) => `${n} ${what}`).join(", "), lost_frames ? `${lost_frames} frames lost: the disk cannot keep up` : "no frame lost");
+    if (markers) said.push(`${markers} marked`);
+    if (jitter_s) said.push(`jitter ${(1e3 * jitter_s).toFixed(1)} ms`);
+    if (disk_free !== null) said.push(`${(disk_free / 1e9).toFixed(1)} GB free${little ? ": make room" : ""}`);
+    if (error) said.push(`last error: ${error}`);
+    this.put("session", said.filter((text) => text).join(" · "));
+    $("session").classList.toggle("warn", little || lost_frames > 0 || error !== "");
   },
   places(view) {
     const rows = [view.tool, ...view.things].filter((thing) => thing), body = $("places").tBodies[0];

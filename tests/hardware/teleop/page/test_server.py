@@ -1,4 +1,5 @@
 import asyncio
+import base64
 import contextlib
 import json
 import socket
@@ -16,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from hardware.teleop.config import MappingConfig
-from hardware.teleop.device import Surroundings, Thing, View
+from hardware.teleop.device import Curve, Look, Surroundings, Thing, View
 from hardware.teleop.devices.browser import BrowserConfig, BrowserDevice
 from hardware.teleop.mapping import Mapping
 from hardware.teleop.page import server
@@ -271,7 +272,7 @@ def test_frames_that_are_no_message_are_a_flood_too(device, kind, caplog):
         ours.twist(1.0)
         wait_until(lambda: device.poll().clutch)
         with contextlib.suppress(OSError):
-            ours.socket.socket.sendall(pieces(kind, 100 * ALLOWED_AT_ONCE))
+            ours.socket.socket.sendall(pieces(kind, 10 * ALLOWED_AT_ONCE))
         wait_until(lambda: not device.poll().present)
     assert sum("too many pieces" in r.message for r in caplog.records) == 1
 
@@ -338,6 +339,35 @@ def test_pictures_are_the_newest_ones(device):
             data = ours.hear("picture")[1]
             came += 1
         assert came < 100
+
+
+def test_an_attempt_that_is_over_is_told_in_small_once(device):
+    picture = np.full((54, 72, 3), 120, np.uint8)
+    look = Look((Curve("joint 1", (0.0, float("nan"), 1.0)),), (("top", (picture, picture)),))
+    device.show(View("review", look=look))
+    with page(device) as ours:
+        told = ours.hear("look")
+        assert told["curves"] == [{"name": "joint 1", "values": [0.0, None, 1.0]}]
+        ((strip),) = told["strips"]
+        assert strip["camera"] == "top"
+        jpegs = [base64.b64decode(text) for text in strip["pictures"]]
+        assert all(cv2.imdecode(np.frombuffer(j, np.uint8), 1).shape == (54, 72, 3) for j in jpegs)
+        heard = []
+        # The same one again, one empty one after the other, and a new one.
+        for shown in (look, Look(), Look(), Look(), Look((Curve("joint 2", ()),))):
+            device.show(View("review", look=shown))
+            heard += [m for m in until_seen(ours) if m["type"] == "look"]
+        assert [[c["name"] for c in m["curves"]] for m in heard] == [[], ["joint 2"]]
+
+
+def until_seen(ours):
+    """All that comes until the newest view has."""
+    heard = []
+    while not heard or heard[-1]["type"] != "view":
+        ours.say("seen")
+        data = ours.socket.recv(timeout=10)
+        heard += [json.loads(data)] if isinstance(data, str) else []
+    return heard
 
 
 def test_the_last_view_is_told_before_the_page_is_closed(device):
