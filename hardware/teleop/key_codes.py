@@ -9,6 +9,8 @@ from typing import Literal
 Kind = Literal["press", "repeat", "release"]
 
 FOCUS_IN, FOCUS_OUT = b"\x1b[I", b"\x1b[O"
+# Around text that is pasted.
+PASTE_BEGINS, PASTE_ENDS = b"\x1b[200~", b"\x1b[201~"
 # The answer to a request for the terminal's status.
 ALIVE = b"\x1b[0n"
 _KINDS: dict[int, Kind] = {1: "press", 2: "repeat", 3: "release"}

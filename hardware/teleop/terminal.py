@@ -32,6 +32,8 @@ from hardware.teleop.key_codes import (
     ALIVE,
     FOCUS_IN,
     FOCUS_OUT,
+    PASTE_BEGINS,
+    PASTE_ENDS,
     Key,
     decode,
     flags_told,
@@ -46,6 +48,10 @@ QUERY, PUSH, POP = b"\x1b[?u", b"\x1b[>%du" % FLAGS, b"\x1b[<u"
 # Back from the other screen, whose cursor may be hidden.
 LEAVE_SCREEN = b"\x1b[?1049l\x1b[?25h"
 FOCUS_ON, FOCUS_OFF = b"\x1b[?1004h", b"\x1b[?1004l"
+# What is pasted comes between two marks, and is nobody's keys; it may have been cut off: it is over
+# when nothing came for so long [s].
+PASTE_ON, PASTE_OFF = b"\x1b[?2004h", b"\x1b[?2004l"
+_PASTE_S = 0.5
 # A terminal answers this at once, which proves that it, and the line to it, still live.
 PING = b"\x1b[5n"
 PING_S = 0.1
@@ -126,7 +132,9 @@ class Terminal:
             os.close(self._fd)
             raise
         self._woken, self._wake = os.pipe()
-        self._write(FOCUS_ON + QUERY)
+        # Until when what comes was pasted.
+        self._pasted_ns = 0
+        self._write(FOCUS_ON + PASTE_ON + QUERY)
         self._thread = threading.Thread(target=self._run, name="terminal-keys", daemon=True)
         self._thread.start()
 
@@ -172,12 +180,13 @@ class Terminal:
             os.close(fd)
 
     def _restoring(self) -> bytes:
-        return FOCUS_OFF + (POP if self._asked > 1 else b"")
+        return FOCUS_OFF + PASTE_OFF + (POP if self._asked > 1 else b"")
 
     def _start_guard(self) -> subprocess.Popen[bytes]:
         ours, theirs = _plain(termios.tcgetattr(self._fd)), _plain(self._settings)
         # Popping nothing does nothing, so the guard need not know whether anything was pushed.
-        told = json.dumps([ours, theirs, (FOCUS_OFF + POP + self._leaving).decode(), os.getpid()])
+        restore = FOCUS_OFF + PASTE_OFF + POP + self._leaving
+        told = json.dumps([ours, theirs, restore.decode(), os.getpid()])
         # In a session of its own, so that no signal of the terminal ends it first.
         return subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _GUARD, told],
@@ -244,9 +253,13 @@ class Terminal:
             self.focused = code == FOCUS_IN
             if not self.focused:
                 self._heard(None)
+        elif code in (PASTE_BEGINS, PASTE_ENDS):
+            self._pasted_ns = now + round(_PASTE_S * 1e9) if code == PASTE_BEGINS else 0
         elif code != ALIVE:
-            key = decode(code)
-            if key is None:
+            # Where every key is told as an event, a character is text that nobody would release.
+            text = self.protocol == "events" and len(code) == 1 and code != b"\x1b"
+            key = None if text else decode(code)
+            if key is None or self._pasted(now, key):
                 return
             if key.ctrl and key.name in ("c", "\\") and key.kind == "press":
                 # As the terminal's driver does it.
@@ -255,6 +268,13 @@ class Terminal:
             # A key proves the focus, whatever became of the event that tells it.
             self.focused = True
             self._heard(KeyEvent(now, key))
+
+    def _pasted(self, now: int, key: Key) -> bool:
+        """Whether a key is text; terminals paste neither escapes nor releases."""
+        if now > self._pasted_ns or key.name == "escape" or key.kind == "release":
+            return False
+        self._pasted_ns = now + round(_PASTE_S * 1e9)
+        return True
 
     def _negotiate(self, flags: int) -> None:
         if self._asked == 0:

@@ -12,6 +12,7 @@ says nothing here: what the pad told last holds until it tells another thing or 
 from __future__ import annotations
 
 import fcntl
+import os
 import struct
 import threading
 import time
@@ -42,7 +43,9 @@ BUTTONS: dict[int, Key] = {
 # Component of the twist and its sign: sticks grow to the right and down.
 _STICKS = {Y: (0, -1), X: (1, -1), RY: (2, -1), RX: (5, -1), HAT_X: (3, 1), HAT_Y: (4, 1)}
 _STICK_RANGE, _TRIGGER_RANGE, _HAT_RANGE = (-32768, 32767), (0, 255), (-1, 1)
-INPUTS = Path("/dev/input/by-id")
+INPUTS, SYSTEM = Path("/dev/input"), Path("/sys/class/input")
+# Of the bits that say which buttons an event device has: one word of sysfs, and all [bytes].
+_WORD_BITS, _KEY_BYTES = 64, 96
 
 Range = tuple[int, int]
 
@@ -66,7 +69,11 @@ class GamepadConfig:
         claim = DeviceClaim(path)
         claim.take()
         try:
+            require_gamepad(path)
             return Gamepad(lambda: open_file(path), claim.release)
+        except ConfigError:
+            claim.release()
+            raise
         except OSError as error:
             claim.release()
             raise ConfigError(
@@ -126,13 +133,16 @@ class Gamepad:
 
     def _opened(self) -> int:
         fd = self._open()
-        axes = {code: _read_axis(fd, code) for code in (*_STICKS, RZ)}
         with self._lock:
-            self._ranges = {code: told[1] for code, told in axes.items()}
-            # A stick that is held over while the pad is plugged in tells nothing by itself.
-            self._axes = {code: self._scaled(code, told[0]) for code, told in axes.items()}
-            self._present = True
+            self._fd, self._present = fd, True
+            self._look()
         return fd
+
+    def _look(self) -> None:
+        """A stick that is held over tells nothing by itself: where all axes stand now."""
+        axes = {code: _read_axis(self._fd, code) for code in (*_STICKS, RZ)}
+        self._ranges = {code: told[1] for code, told in axes.items()}
+        self._axes = {code: self._scaled(code, told[0]) for code, told in axes.items()}
 
     def _let_go(self) -> None:
         self._axes: dict[int, float] = {}
@@ -153,8 +163,9 @@ class Gamepad:
 
     def _event(self, kind: int, code: int, value: int) -> None:
         if kind == SYN and code == DROPPED:
-            # What was lost may be a release: everything is let go, and must be taken anew.
+            # What was lost may be a release: everything is let go, and must be taken anew, at rest.
             self._let_go()
+            self._look()
         elif kind == ABS and (code in _STICKS or code == RZ):
             self._axes[code] = self._scaled(code, value)
         elif kind == KEY and code in DEAD_MAN:
@@ -182,12 +193,50 @@ def _read_axis(fd: int, code: int) -> tuple[int, Range]:
     return (value, (low, high)) if low < high else (0, usual)
 
 
-def find_gamepad(folder: Path = INPUTS) -> str:
-    """The device file of the only gamepad; ConfigError when there is none, or several."""
-    found = [str(path) for path in sorted(folder.glob("*-event-joystick"))]
+def find_gamepad(folder: Path = INPUTS, system: Path = SYSTEM) -> str:
+    """The device file of the only gamepad, by a cable or without one; ConfigError when there is
+    none, or several. A name that outlives unplugging is preferred.
+    """
+    links = {path.resolve().name: str(path) for path in sorted(folder.glob("by-id/*"))}
+    found = [
+        links.get(entry.name, str(folder / entry.name))
+        for entry in sorted(system.glob("event*"))
+        if _has_south(entry / "device" / "capabilities" / "key")
+    ]
     if len(found) == 1:
         return found[0]
     raise ConfigError(
         f"there are {len(found)} gamepads ({', '.join(found) or 'none'}): plug one in, or say"
         " which: device: {kind: gamepad, path: /dev/input/eventN}"
     )
+
+
+def _has_south(told: Path) -> bool:
+    """Whether a device has the button by which the kernel's names tell a gamepad."""
+    try:
+        words = told.read_text().split()[::-1]
+        return bool(int(words[SOUTH // _WORD_BITS], 16) >> SOUTH % _WORD_BITS & 1)
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def require_gamepad(path: str) -> None:
+    """ConfigError unless the file is the kernel's event device of a gamepad: a joystick's other
+    file (``js0``) and a keyboard tell other things by the same bytes. OSError where it cannot be
+    opened.
+    """
+    # EVIOCGBIT(EV_KEY, ...): a bit for every key and button that it has.
+    request = 2 << 30 | _KEY_BYTES << 16 | ord("E") << 8 | 0x20 + KEY
+    fd = open_file(path)
+    try:
+        bits = fcntl.ioctl(fd, request, bytes(_KEY_BYTES))
+    except OSError:
+        bits = b""
+    finally:
+        os.close(fd)
+    if not bits or not bits[SOUTH // 8] >> SOUTH % 8 & 1:
+        what = "another device" if bits else "no event device of the kernel"
+        raise ConfigError(
+            f"{path} is no gamepad, but {what}: name its file /dev/input/eventN"
+            " (/proc/bus/input/devices says which), or nothing where there is one gamepad alone"
+        )

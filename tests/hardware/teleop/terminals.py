@@ -13,7 +13,7 @@ _LEGACY = {
     "space": b" ", "enter": b"\r", "escape": b"\x1b", "backspace": b"\x7f",
     "up": b"\x1b[A", "down": b"\x1b[B", "right": b"\x1b[C", "left": b"\x1b[D",
 }  # fmt: skip
-_TOLD = re.compile(rb"\x1b\[(\?u|5n|>\d+u|<u|\?1004[hl])")
+_TOLD = re.compile(rb"\x1b\[(\?u|5n|>\d+u|<u|\?1004[hl]|\?2004[hl])")
 
 
 class EmulatedTerminal:
@@ -22,9 +22,9 @@ class EmulatedTerminal:
     def __init__(self, *, kitty: bool, holds: int = 15) -> None:
         self.kitty, self._holds = kitty, holds
         self.master, self.slave = os.openpty()
-        # Modes that were pushed; whether it tells its focus; whether it answers at all.
+        # Modes that were pushed; whether it tells its focus, and pastes; whether it answers.
         self.stack: list[int] = [0]
-        self.tells_focus, self.frozen = False, False
+        self.tells_focus, self.tells_pastes, self.frozen = False, False, False
         self.pings = 0
         # Whether programs have left the other screen.
         self.left_screen = False
@@ -105,6 +105,8 @@ class EmulatedTerminal:
             self.type(b"\x1b[0n")
         elif order.startswith(b"?1004"):
             self.tells_focus = order.endswith(b"h")
+        elif order.startswith(b"?2004"):
+            self.tells_pastes = order.endswith(b"h")
         elif not self.kitty:
             return
         elif order == b"?u":

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from hardware.teleop.device import Surroundings
+from hardware.teleop.devices import gamepad
 from hardware.teleop.devices.gamepad import (
     ABS,
     DROPPED,
@@ -109,10 +110,56 @@ def test_events_may_come_in_pieces(pad):
     wait_until(lambda: device.poll().clutch)
 
 
+def test_a_stick_that_is_held_over_while_events_are_lost_is_no_rest(pad, monkeypatch):
+    pad, device = pad
+    pad.press(TL)
+    wait_until(lambda: device.poll().clutch)
+    # What the kernel knows of the axes when it says that it lost some events.
+    told = {Y: -32768}
+    usual = (-32768, 32767)
+    monkeypatch.setattr(gamepad, "_read_axis", lambda fd, code: (told.get(code, 0), usual))
+    pad.event(SYN, DROPPED, 0)
+    deflected(device, 1, 0, 0, 0, 0, 0)
+    assert not device.poll().clutch
+
+
+def system(folder, **buttons):
+    """Event devices of sysfs, and which keys each has."""
+    for name, keys in buttons.items():
+        bits = sum(1 << key for key in keys)
+        words = [f"{bits >> 64 * k & 2**64 - 1:x}" for k in reversed(range(5))]
+        capabilities = folder / "sys" / name / "device" / "capabilities"
+        capabilities.mkdir(parents=True)
+        (capabilities / "key").write_text(" ".join(words) + "\n")
+    return folder / "dev", folder / "sys"
+
+
 def test_it_is_found(tmp_path):
     with pytest.raises(ConfigError, match="there are 0 gamepads"):
-        find_gamepad(tmp_path)
-    (tmp_path / "usb-Pad-event-joystick").touch()
-    assert find_gamepad(tmp_path).endswith("usb-Pad-event-joystick")
+        find_gamepad(tmp_path, tmp_path)
+    # A keyboard, what says nothing, and a pad of the radio, which has no name of its own.
+    dev, sys = system(tmp_path, event0=(30, 31), event2=(), event11=(SOUTH, TL))
+    (sys / "event5").mkdir()
+    assert find_gamepad(dev, sys) == str(dev / "event11")
+    # One with a cable has: it is there again under it when it was unplugged.
+    (dev / "by-id").mkdir(parents=True)
+    (dev / "event11").touch()
+    (dev / "by-id" / "usb-Pad-event-joystick").symlink_to("../event11")
+    assert find_gamepad(dev, sys).endswith("usb-Pad-event-joystick")
+    system(tmp_path, event12=(SOUTH,))
+    with pytest.raises(ConfigError, match=r"there are 2 gamepads .*event12"):
+        find_gamepad(dev, sys)
+
+
+def test_what_is_no_gamepad_is_refused_and_not_kept(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="ID_INPUT_JOYSTICK"):
         GamepadConfig(path=str(tmp_path / "absent")).build(Surroundings())
+    config = GamepadConfig(path=str(tmp_path / "js0"))
+    (tmp_path / "js0").touch()
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="no event device of the kernel"):
+            config.build(Surroundings())
+    keyboard = (1 << 30).to_bytes(96, "little")
+    monkeypatch.setattr(gamepad.fcntl, "ioctl", lambda *_: keyboard)
+    with pytest.raises(ConfigError, match="but another device"):
+        config.build(Surroundings())

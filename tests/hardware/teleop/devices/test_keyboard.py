@@ -17,7 +17,7 @@ from hardware.teleop.key_codes import Key, decode, split_codes
 from robolearn.errors import ConfigError
 from tests.hardware.teleop.terminals import EmulatedTerminal
 from tests.mocks import SPEC, observation
-from tests.waiting import wait_until
+from tests.waiting import paced, wait_until
 
 
 @pytest.fixture
@@ -208,12 +208,48 @@ def test_a_flood_of_keys_is_not_owed(plain):
     assert agent.decide(here, None).action["tool/xy_table"] == pytest.approx([0.1, 0.23])
 
 
+TEXT = b"x 1\nqrrr" + b"w" * 9000
+
+
+def test_text_that_is_pasted_is_nobodys_keys(plain):
+    terminal, device = plain
+    wait_until(lambda: terminal.tells_pastes)
+    terminal.type(b"\x1b[200~" + TEXT + b"\x1b[201~b")
+    wait_until(lambda: device.pressed() == ("redo",))
+    stepped(device, [0.0] * 6)
+    # A stop in the middle is one, and a paste that was cut off ends by itself.
+    terminal.type(b"\x1b[200~qq")
+    terminal.press("escape")
+    wait_until(lambda: device.pressed() == ("stop",))
+    for _ in paced(1.0, 10):
+        terminal.press("x")
+        if "discard" in device.pressed():
+            break
+    else:
+        pytest.fail("the paste went on")
+
+
+def test_where_keys_are_told_with_releases_text_is_none(kitty):
+    """Nobody would ever release it, whether it is marked as pasted or not."""
+    terminal, device = kitty
+    terminal.press("a")
+    deflected(device, 0, 1)
+    # Nor does a paste keep a key that is let go of meanwhile.
+    terminal.type(b"\x1b[200~" + TEXT)
+    terminal.release("a")
+    terminal.type(b"\x1b[201~" + TEXT)
+    terminal.press("b")
+    wait_until(lambda: device.pressed() == ("redo",))
+    deflected(device)
+
+
 def test_the_terminal_is_given_back(kitty):
     terminal, device = kitty
     wait_until(lambda: terminal.tells_focus and terminal.stack == [0, 15])
     assert not termios.tcgetattr(terminal.slave)[3] & termios.ICANON
     device.close()
     wait_until(lambda: not terminal.tells_focus and terminal.stack == [0])
+    assert not terminal.tells_pastes
     assert termios.tcgetattr(terminal.slave)[3] & termios.ICANON
 
 
@@ -239,6 +275,7 @@ def test_the_terminal_is_given_back_when_the_program_is_killed(full_screen):
         program.wait()
         program.stdout.close()
         wait_until(lambda: not terminal.tells_focus and terminal.stack == [0])
+        assert not terminal.tells_pastes
         wait_until(lambda: termios.tcgetattr(terminal.slave)[3] & termios.ICANON)
         assert terminal.left_screen == full_screen
 
