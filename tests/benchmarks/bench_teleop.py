@@ -5,7 +5,7 @@ keys and pads of the page in headless Chromium.
 
 Inputs come at random moments of a loop that decides at the control rate, as ``collect`` does; the
 time is taken from the write of the bytes to the command that first shows them. The arm's own lag is
-not in it (``bench_supervisor``).
+not in it (``tool_lag``).
 """
 
 from __future__ import annotations
