@@ -40,10 +40,14 @@ class OneEuro:
         self._value = self._speed = None
 
     def __call__(self, value: Filtered, dt_s: float) -> Filtered:
-        """The filtered value ``[k]``, ``dt_s`` after the one before."""
+        """The filtered value ``[k]``, ``dt_s`` after the one before; where no time has passed, that
+        one.
+        """
         if self._value is None or self._speed is None:
             self._value, self._speed = value, np.zeros_like(value)
             return value
+        if dt_s <= 0.0:
+            return self._value
         weight = smoothing(_DERIVATIVE_CUTOFF_HZ, dt_s)
         self._speed = self._speed + weight * ((value - self._value) / dt_s - self._speed)
         cutoff = self._min_hz + self._beta * float(np.linalg.norm(self._speed))
@@ -69,6 +73,9 @@ class PoseFilter:
     def __call__(self, T: Pose, dt_s: float) -> Pose:
         """The filtered pose ``[4, 4]``, ``dt_s`` after the one before."""
         R, position = T[:3, :3], self._position(T[:3, 3], dt_s)
+        if self._before is not None and dt_s <= 0.0:
+            # What turned meanwhile is part of the next turn.
+            return pose(self._R, position)
         if self._before is None:
             self._R = R
         else:

@@ -73,6 +73,7 @@ class SpaceMouseConfig:
         """Find and open it. ConfigError says what is there; it has one owner at a time."""
         del around
         path = self.path or find_space_mouse()
+        require_space_mouse(path)
         claim = DeviceClaim(path)
         claim.take()
         try:
@@ -186,19 +187,42 @@ class SpaceMouse:
 
 def find_space_mouse(folder: Path = HIDRAW) -> str:
     """The device file of the only SpaceMouse; ConfigError when there is none, or several."""
-    found: list[str] = []
-    for entry in sorted(folder.glob("hidraw*")):
-        told = entry / "device" / "uevent"
-        if not told.is_file():
-            continue
-        lines = dict(line.split("=", 1) for line in told.read_text().splitlines() if "=" in line)
-        # Bus, vendor and product, as 0003:0000256F:0000C635.
-        _, vendor, product = (int(n, 16) for n in lines.get("HID_ID", "0:0:0").split(":"))
-        if vendor == _VENDOR or (vendor == _LOGITECH and product in _LOGITECH_PRODUCTS):
-            found.append(f"/dev/{entry.name}")
+    entries = sorted(folder.glob("hidraw*"))
+    found = [f"/dev/{entry.name}" for entry in entries if _is_one(_ids(entry))]
     if len(found) == 1:
         return found[0]
     raise ConfigError(
         f"there are {len(found)} SpaceMouse devices ({', '.join(found) or 'none'}): plug one in, or"
         " say which: device: {kind: spacemouse, path: /dev/hidrawN}"
     )
+
+
+def require_space_mouse(path: str, folder: Path = HIDRAW) -> None:
+    """ConfigError for a file that the kernel says is of another device: a keyboard's reports are
+    bytes like others. Of a file that it does not know nothing is said here.
+    """
+    ids = _ids(folder / Path(path).resolve().name)
+    if ids is not None and not _is_one(ids):
+        vendor, product = ids
+        raise ConfigError(
+            f"{path} is no SpaceMouse, but device {vendor:04x}:{product:04x}: leave 'path' out, or"
+            f" name the file of one ('{folder}/*/device/uevent' say which is whose)"
+        )
+
+
+def _ids(entry: Path) -> tuple[int, int] | None:
+    """Vendor and product of a device of the kernel's; None where it does not say."""
+    told = entry / "device" / "uevent"
+    if not told.is_file():
+        return None
+    lines = dict(line.split("=", 1) for line in told.read_text().splitlines() if "=" in line)
+    # Bus, vendor and product, as 0003:0000256F:0000C635.
+    _, vendor, product = (int(n, 16) for n in lines.get("HID_ID", "0:0:0").split(":"))
+    return vendor, product
+
+
+def _is_one(ids: tuple[int, int] | None) -> bool:
+    if ids is None:
+        return False
+    vendor, product = ids
+    return vendor == _VENDOR or (vendor == _LOGITECH and product in _LOGITECH_PRODUCTS)

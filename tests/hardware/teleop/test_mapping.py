@@ -411,6 +411,17 @@ def test_the_filter_is_steady_at_rest_and_prompt_in_motion():
     assert lag[0] < lag[1]
 
 
+def test_where_no_time_has_passed_a_filter_stays_and_loses_nothing():
+    smooth = PoseFilter(2.0, 30.0)
+    first = smooth(pose(rot_z(0.0), (0.0, 0.0, 0.0)), 0.01)
+    moved = pose(rot_z(0.3), (0.1, 0.0, 0.0))
+    for dt_s in (0.0, -1.0):
+        assert smooth(moved, dt_s) == pytest.approx(first)
+    for _ in range(400):
+        last = smooth(moved, 0.01)
+    assert last == pytest.approx(moved, abs=1e-4)
+
+
 def test_a_filtered_rotation_arrives_whole_turns_included():
     smooth = PoseFilter(2.0, 30.0)
     for k in range(200):

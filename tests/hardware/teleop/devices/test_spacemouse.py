@@ -9,7 +9,12 @@ import pytest
 from hardware.teleop.agent import TeleopAgent
 from hardware.teleop.device import Surroundings, View
 from hardware.teleop.devices import spacemouse
-from hardware.teleop.devices.spacemouse import SpaceMouse, SpaceMouseConfig, find_space_mouse
+from hardware.teleop.devices.spacemouse import (
+    SpaceMouse,
+    SpaceMouseConfig,
+    find_space_mouse,
+    require_space_mouse,
+)
 from robolearn.errors import ConfigError, RobotConnectionError
 from tests.hardware.teleop.inputs import Puck
 from tests.mocks import SPEC, observation
@@ -133,6 +138,11 @@ def test_it_is_found_and_has_one_owner(tmp_path, monkeypatch):
         (tmp_path / name / "device").mkdir(parents=True)
         (tmp_path / name / "device" / "uevent").write_text(f"DRIVER=hid\nHID_ID={ids}\n")
     assert find_space_mouse(tmp_path) == "/dev/hidraw1"
+    # A named file that is of something else is not read as one.
+    require_space_mouse("/dev/hidraw1", tmp_path)
+    require_space_mouse("/dev/hidraw7", tmp_path)
+    with pytest.raises(ConfigError, match="hidraw0 is no SpaceMouse, but device 046d:c52b"):
+        require_space_mouse("/dev/hidraw0", tmp_path)
     (tmp_path / "hidraw1" / "device" / "uevent").unlink()
     with pytest.raises(ConfigError, match="there are 0 SpaceMouse devices"):
         find_space_mouse(tmp_path)
