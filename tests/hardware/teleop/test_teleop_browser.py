@@ -10,12 +10,13 @@ import pytest
 from hardware.teleop.agent import TeleopAgent
 from hardware.teleop.attended import AttendedEnv
 from hardware.teleop.device import Curve, HandPose, Look, Rate, Surroundings, Thing, View
-from hardware.teleop.devices.browser import BrowserDevice
+from hardware.teleop.devices.browser import BrowserConfig, BrowserDevice
 from hardware.teleop.page.layout import layout_of
 from hardware.teleop.session import SessionConfig, TeleopSession
 from robolearn.geometry import rotvec_from_rotation
 from robolearn.pusht import BLOCK, TABLE_SIZE_M, TOOL
 from robolearn.types import Condition
+from robolearn.web import address
 from sim.worlds import make_world
 from tests.browser import browsing
 from tests.hardware.teleop.pages import ARM, page, ws_url
@@ -236,6 +237,30 @@ def test_an_attempt_is_looked_at_and_every_key_has_a_button(arm, tab, tmp_path):
     assert tab.errors == []
 
 
+def test_a_tablet_drives_by_tls_on_one_port(tab, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    # Loopback stands for an address in the network; nobody has signed its certificate.
+    monkeypatch.setattr(address, "is_loopback", lambda host: False)
+    monkeypatch.setattr("hardware.teleop.page.server.is_loopback", lambda host: False)
+    tab.call("Security.setIgnoreCertificateErrors", ignore=True)
+    device = BrowserConfig(host="127.0.0.1").build(Surroundings(task="pick_place", spec=ARM))
+    try:
+        device.show(view())
+        tab.open(device.url)
+        tab.wait_for("link.driving && pictures.all[0].count > 0")
+        # Only there are sensors and gamepads.
+        assert tab.evaluate("window.isSecureContext && location.protocol") == "https:"
+        assert tab.evaluate("link.socket.url").startswith(f"wss://127.0.0.1:{device.port}/")
+        tab.hold("keyDown", "w")
+        wait_until(lambda: (twist_of(device) or [0.0])[0] == 1.0)
+        tab.hold("keyUp", "w")
+        wait_until(lambda: twist_of(device) == [0.0] * 6)
+        assert tab.errors == []
+    finally:
+        device.close()
+        tab.call("Security.setIgnoreCertificateErrors", ignore=False)
+
+
 def test_the_second_page_watches_and_a_lost_one_comes_back(arm, tab):
     with page(arm) as first:
         first.twist(1.0)
@@ -435,8 +460,8 @@ def test_a_foreign_page_and_a_flood_in_a_browser_drive_nothing(arm, tab):
     refused += " s.onopen = () => done('open'); s.onerror = () => done('refused'); })"
     assert tab.evaluate(refused % ws_url(arm.url)) == "refused"
     # One that has learned nothing, and one that guesses.
-    for address in (arm.url.split("?")[0], f"{arm.url}x"):
-        tab.open(address)
+    for place in (arm.url.split("?")[0], f"{arm.url}x"):
+        tab.open(place)
         assert "the address that the terminal shows" in tab.evaluate("document.body.textContent")
         assert tab.evaluate(refused % f"{ws_url(arm.url)}x") == "refused"
     tab.errors.clear()
