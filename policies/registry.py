@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
+from policies.chunks.eyes import Eyes, SeeingPolicy, eyes_of
 from policies.chunks.guidance import GUIDANCE, GuidanceKind, Guided
 from robolearn.config import from_dict
 from robolearn.contracts import Policy
@@ -189,9 +190,27 @@ def _represented(run: Run, load: Callable[[Run], Policy]) -> Policy:
     if "data" not in run.config:
         raise CheckpointError(f"'{run.path}/config.yaml' lacks 'data'")
     data = run.config["data"]
+    eyes = _eyes(run, data)
+    if eyes is not None:
+        seen = dataclasses.replace(run.spec, task_space=eyes.space)
+        return SeeingPolicy(load(dataclasses.replace(run, spec=seen)), eyes)
     changed = from_dict(RepresentationConfig, data.get("representation", {}), f"{run.path}: data")
     if changed.plain:
         return load(run)
     seen = Representation(changed, run.spec.task_space)
     spec = dataclasses.replace(run.spec, task_space=seen.inner)
     return RepresentedPolicy(load(dataclasses.replace(run, spec=spec)), seen)
+
+
+def _eyes(run: Run, data: Mapping[str, Any]) -> Eyes | None:
+    """Of the parent that ``run`` keeps, where it learned without a picture what acts by some."""
+    pictures = [s.name for s in run.spec.task_space.observations if s.is_image]
+    if not pictures or {*pictures} & {*data["observations"]}:
+        return None
+    eyes = eyes_of(policy_of(nested_run(run, PARENT)))
+    if eyes is None:
+        raise CheckpointError(
+            f"'{run.path}' observes {pictures} and learned without, but its parent tells nothing of"
+            " pictures: expected the folder 'parent' with the policy that it was trained over"
+        )
+    return eyes

@@ -221,9 +221,7 @@ class ChunkModel(ChunkSampler):
         ``rng``: in training, for noise on vectors and crops of pictures. Estimated signals that are
         there already are taken as they are.
         """
-        if self.estimator is not None and not observations.keys() >= {*self.estimator.names}:
-            believed = self.estimator(self.camera_features(observations, rng))
-            observations = {**observations, **self.estimator.signals(believed)}
+        observations = self.with_estimates(observations, rng)
         features = self.encoder(observations)
         if rng is not None and self.noise > 0:
             features = features + self.noise * randn(features, rng)
@@ -232,6 +230,15 @@ class ChunkModel(ChunkSampler):
             flat = torch.cat([flat, self.pictures(observations, rng)], dim=-1)
         features_and_text = torch.cat([flat, observations[TEXT]], dim=-1) if self.reads else flat
         return torch.cat([flat, self.observe(features_and_text)], dim=-1)
+
+    def with_estimates(
+        self, observations: Observed, rng: torch.Generator | None = None
+    ) -> Observed:
+        """With the signals that it tells from its pictures, where they are not there already."""
+        if self.estimator is None or observations.keys() >= {*self.estimator.names}:
+            return observations
+        believed = self.estimator(self.camera_features(observations, rng))
+        return {**observations, **self.estimator.signals(believed)}
 
     def camera_features(self, observations: Observed, rng: torch.Generator | None) -> Tokens:
         """Features of all cameras, one row per observation ``[b, n_obs, f]``."""

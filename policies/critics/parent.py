@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 
+from policies.chunks.eyes import told
 from policies.registry import policy_of
 from robolearn.contracts import Policy
 from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
 from robolearn.representation import RepresentedPolicy
-from robolearn.spec import TaskSpace
+from robolearn.spec import SignalSpec, TaskSpace
 from robolearn.training.run_directory import PARENT, Run, nested_run
 
 
@@ -16,6 +18,14 @@ def inner_policy(run: Run) -> Policy:
     """The policy of ``run`` in the signals that its network sees (``data.representation``)."""
     outer = policy_of(run)
     return outer.inner if isinstance(outer, RepresentedPolicy) else outer
+
+
+def policy_for(run: Run, space: TaskSpace) -> Policy:
+    """:func:`inner_policy` as whoever sees ``space`` meets it: without pictures there it observes
+    what it tells of them instead (:mod:`policies.chunks.eyes`).
+    """
+    policy = inner_policy(run)
+    return policy if any(s.is_image for s in space.observations) else told(policy)
 
 
 def judged_policy(
@@ -33,8 +43,8 @@ def judged_policy(
             f"the parent '{parent.path}' improves on another run itself; give the policy that it"
             " builds on"
         )
-    policy = inner_policy(parent)
-    if policy.spec.task_space != space:
+    policy = policy_for(parent, space)
+    if not _alike(policy.spec.task_space, space):
         raise SpecMismatchError(
             f"the parent '{parent.path}' reads and writes another task space than the data:"
             f" {policy.spec.task_space} against {space}"
@@ -45,6 +55,22 @@ def judged_policy(
             f" {policy.spec.horizon}), got ({n_obs}, {horizon})"
         )
     return policy
+
+
+def _alike(sees: TaskSpace, space: TaskSpace) -> bool:
+    """Whether they are the same; of a signal that is told from pictures nothing but its shape and
+    its angles is known.
+    """
+    recorded = {s.name: s for s in space.observations}
+    observations = [
+        recorded.get(s.name, s) if s == _known(recorded.get(s.name, s)) else s
+        for s in sees.observations
+    ]
+    return dataclasses.replace(sees, observations=tuple(observations)) == space
+
+
+def _known(signal: SignalSpec) -> SignalSpec:
+    return SignalSpec(signal.name, signal.shape, angular=signal.angular)
 
 
 def judged_run(parent: Run, name: str) -> Run:

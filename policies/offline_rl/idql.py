@@ -24,7 +24,7 @@ from policies.critics.chunk_critic import ChunkCritic, expectile_loss, least_of_
 from policies.critics.ensemble import from_sequential, prefixed
 from policies.critics.hindsight import REWARD, HindsightConfig
 from policies.critics.over_parent import OverParent, OverParentConfig, Step
-from policies.critics.parent import differing_keys, inner_policy, judged_run, kept_parent
+from policies.critics.parent import differing_keys, judged_run, kept_parent, policy_for
 from policies.critics.reranked import RerankedPolicy
 from policies.nets.shapes import Rows
 from robolearn.config import from_dict
@@ -141,7 +141,7 @@ class IdqlConfig(OverParentConfig):
         """The trained critics over the parent kept inside the run directory."""
         critics = self.critic(run.spec, run.stats, values=self.backup == "expectile")
         load_weights(critics, _with_names_of_now(run.weights), str(run.path))
-        parent = inner_policy(judged_run(kept_parent(run), Idql.name))
+        parent = policy_for(judged_run(kept_parent(run), Idql.name), run.spec.task_space)
         return RerankedPolicy(critics.eval(), parent, self.candidates, self.margin)
 
 

@@ -42,7 +42,7 @@ from policies.critics.editing.entropy import EntropyWeight
 from policies.critics.ensemble import Ensemble
 from policies.critics.gaussian.squashed import LOG_DEVIATION, squashed_density
 from policies.critics.over_parent import OverParent, OverParentConfig, Step
-from policies.critics.parent import inner_policy, kept_parent
+from policies.critics.parent import inner_policy, kept_parent, policy_for
 from policies.critics.reranked import RerankedPolicy
 from policies.nets.shapes import (
     CandidateRows,
@@ -145,7 +145,9 @@ class DsrlConfig(OverParentConfig):
         actor = self.actor(critics, run.spec)
         trained = nn.ModuleDict({"critics": critics, "actor": actor}).eval()
         load_weights(trained, run.weights, str(run.path))
-        return self.acting(critics, actor, inner_policy(kept_parent(run)), drawn=drawn)
+        return self.acting(
+            critics, actor, policy_for(kept_parent(run), run.spec.task_space), drawn=drawn
+        )
 
 
 class NoiseActor(nn.Module):

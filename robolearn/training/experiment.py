@@ -190,7 +190,9 @@ def train(
         if batches.proposed and isinstance(algorithm, Proposing):
             data.propose(algorithm, hooks.on_proposed if ranks.leads else None)
         if ranks.leads:
-            spec = data.seen.observed_by(algorithm.policy().spec)
+            spec = data.seen.observed_by(
+                algorithm.policy().spec, None if parent is None else parent.spec
+            )
             write_run(run_dir, experiment.plain(), spec, data.stats)
             keep_parent(parent, run_dir, fresh=previous is None)
             write_json(run_dir / PROVENANCE, provenance | {"complete": False})

@@ -207,7 +207,7 @@ class Learner:
         feed = Feed(self._batches, Ranks(), fit.device, fit.accumulate, prefetch=0)
         self._stack.enter_context(contextlib.closing(feed))
         self._trainer = Trainer(self.algorithm, feed, fit, run_dir, experiment.seed, Ranks())
-        spec = self._data.seen.observed_by(self.algorithm.policy().spec)
+        spec = self._data.seen.observed_by(self.algorithm.policy().spec, parent.spec)
         write_run(run_dir, dict(experiment.plain() if plain is None else plain), spec, stats)
         keep_parent(parent, run_dir, fresh=not goes_on)
         self._say(complete=False)

@@ -57,12 +57,18 @@ class Seen:
         seeds = np.array([child_seed(self._seed, "propose", int(row)) for row in rows])
         return np.asarray(algorithm.propose(histories, seeds).cpu(), dtype=np.float32)
 
-    def observed_by(self, spec: PolicySpec) -> PolicySpec:
+    def observed_by(self, spec: PolicySpec, parent: PolicySpec | None = None) -> PolicySpec:
         """A policy's spec in the world's own signals: of those the data has, what it observes.
 
-        The data may have signals that the policy learns from without observing them.
+        The data may have signals that the policy learns from without observing them. ``parent``:
+        what the policy that it builds on observes; without a picture in the data it sees through
+        that one's, which tell it what is recorded.
         """
         kept = {s.name for s in spec.task_space.observations}
         observed = tuple(s for s in self.space.observations if s.name in kept)
+        theirs = () if parent is None else parent.task_space.observations
+        pictures = any(s.is_image for s in self.space.observations)
+        if not pictures and any(s.is_image for s in theirs):
+            observed = theirs
         space = dataclasses.replace(self.space, observations=observed)
         return dataclasses.replace(spec, task_space=space)

@@ -23,7 +23,7 @@ from policies.critics.chunk_critic import ChunkCritic
 from policies.critics.editing.edits import EditConfig, Edits
 from policies.critics.editing.entropy import EntropyWeight
 from policies.critics.over_parent import OverParent, OverParentConfig
-from policies.critics.parent import inner_policy, kept_parent
+from policies.critics.parent import kept_parent, policy_for
 from policies.critics.reranked import Exploration, RerankedPolicy
 from policies.nets.shapes import EditNoise, FlatCandidates, SomeCandidates
 from robolearn.contracts import Policy, PolicySpec
@@ -100,7 +100,7 @@ class OverEditsConfig(OverParentConfig):
         edits = self.edits(critics, run.spec)
         trained = nn.ModuleDict({"critics": critics, "edits": edits}).eval()
         load_weights(trained, run.weights, str(run.path))
-        return critics, inner_policy(kept_parent(run)), edits
+        return critics, policy_for(kept_parent(run), run.spec.task_space), edits
 
 
 EditingT = TypeVar("EditingT", bound=OverEditsConfig)

@@ -28,7 +28,7 @@ from policies.chunks.request import request_tensors
 from policies.chunks.tilt import TiltConfig, tilted
 from policies.critics.chunk_critic import ChunkCritic, judged_part, least, repeated
 from policies.critics.over_parent import OverParent, OverParentConfig
-from policies.critics.parent import inner_policy, kept_parent
+from policies.critics.parent import inner_policy, kept_parent, policy_for
 from policies.nets.shapes import CandidateRows, Candidates, Rows
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.data.store.stats import DatasetStats
@@ -65,7 +65,7 @@ class DoitConfig(OverParentConfig):
         critics = self.critic(run.spec, run.stats)
         load_weights(critics, run.weights, str(run.path))
         parent = kept_parent(run)
-        policy = _field_of(inner_policy(parent), str(parent.path))
+        policy = _field_of(policy_for(parent, run.spec.task_space), str(parent.path))
         return TiltedPolicy(policy, by_critics(critics.eval()), self.tilt)
 
 

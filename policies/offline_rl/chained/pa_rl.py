@@ -29,7 +29,7 @@ from policies.chunks.student import student_of, with_weights
 from policies.critics.chunk_critic import least
 from policies.critics.editing.ascent import Ascent, AscentConfig
 from policies.critics.over_parent import OverParent, OverParentConfig, Step
-from policies.critics.parent import inner_policy, kept_parent
+from policies.critics.parent import kept_parent, policy_for
 from policies.critics.reranked import Exploration, RerankedPolicy, whole
 from policies.nets.shapes import Chunks, MemberRows, Rows, Scalar
 from robolearn.contracts import Policy, PolicySpec
@@ -110,7 +110,7 @@ class PaRlConfig(OverParentConfig):
         parent = kept_parent(run)
         if self.retrain:
             parent = with_weights(parent, run.weights, STUDENT)
-        policy = inner_policy(parent)
+        policy = policy_for(parent, run.spec.task_space)
         critics = self.critic(run.spec, run.stats)
         judging = {
             k.removeprefix(CRITICS): v for k, v in run.weights.items() if k.startswith(CRITICS)

@@ -22,8 +22,10 @@ from typing import Any, cast
 import numpy as np
 
 from eval.sweep import Value, with_settings
+from policies.chunks.eyes import Eyes, eyes_of
 from policies.critics.continued import NETWORKS
-from policies.registry import Practising, policy_config
+from policies.critics.over_parent import OverParentConfig
+from policies.registry import Practising, policy_config, policy_of
 from robolearn.config import from_dict, load_yaml, to_dict
 from robolearn.data.episode import EpisodeKind
 from robolearn.data.store.stats import RunningStats
@@ -138,6 +140,8 @@ def _completed(parent: Run, raw: Mapping[str, Any], *, on_cell: bool) -> dict[st
     algorithm |= said
     recorded = _section(parent, "data")
     data: dict[str, Any] = {key: recorded[key] for key in SEEN if key in recorded}
+    if issubclass(kind, OverParentConfig) and (seen := seen_through(parent)):
+        data |= {"observations": seen}
     data |= {"kinds": ["online"]}
     if "discount" in algorithm:
         params = {"discount": algorithm["discount"]}
@@ -151,6 +155,19 @@ def _completed(parent: Run, raw: Mapping[str, Any], *, on_cell: bool) -> dict[st
     fit |= cast("dict[str, Any]", raw.get("fit", {}))
     rest = {key: value for key, value in raw.items() if key not in ("algorithm", "data", "fit")}
     return {**rest, "policy": name, "algorithm": algorithm, "data": data, "fit": fit}
+
+
+def seen_through(parent: Run) -> tuple[str, ...]:
+    """What is seen by whoever builds on a policy that tells signals from its pictures: these
+    instead of the pictures, which it alone looks at; () for any other parent.
+    """
+    eyes = _eyes(parent)
+    return () if eyes is None else tuple(s.name for s in eyes.space.observations)
+
+
+def _eyes(parent: Run) -> Eyes | None:
+    pictures = any(s.is_image for s in parent.spec.task_space.observations)
+    return eyes_of(policy_of(parent)) if pictures else None
 
 
 def _continued(parent: Run, name: str, said: Mapping[str, Any]) -> tuple[str, ...]:
@@ -177,7 +194,10 @@ def require_buildable(experiment: Experiment, parent: Run) -> None:
     rewards.update(np.zeros((1, 1)))
     goal = trained_goal(parent.path)
     configured = at_goal(experiment.algorithm, lambda: () if goal is None else (goal,))
-    space = Representation(experiment.data.representation, parent.spec.task_space).inner
+    eyes, space = _eyes(parent), parent.spec.task_space
+    if eyes is not None and experiment.data.observations == seen_through(parent):
+        space = eyes.space
+    space = Representation(experiment.data.representation, space).inner
     configured.build(space, dataclasses.replace(parent.stats, reward=rewards.finish()), parent)
 
 
