@@ -140,7 +140,7 @@ class Gamepad:
 
     def _look(self) -> None:
         """A stick that is held over tells nothing by itself: where all axes stand now."""
-        axes = {code: _read_axis(self._fd, code) for code in (*_STICKS, RZ)}
+        axes = {code: read_axis(self._fd, code) for code in (*_STICKS, RZ)}
         self._ranges = {code: told[1] for code, told in axes.items()}
         self._axes = {code: self._scaled(code, told[0]) for code, told in axes.items()}
 
@@ -179,7 +179,7 @@ class Gamepad:
         return min(1.0, max(0.0, share)) if code == RZ else min(1.0, max(-1.0, 2.0 * share - 1.0))
 
 
-def _read_axis(fd: int, code: int) -> tuple[int, Range]:
+def read_axis(fd: int, code: int) -> tuple[int, Range]:
     """Value and range of an axis as the kernel knows them; at rest, in the usual range, where it
     does not.
     """

@@ -117,7 +117,7 @@ def test_a_stick_that_is_held_over_while_events_are_lost_is_no_rest(pad, monkeyp
     # What the kernel knows of the axes when it says that it lost some events.
     told = {Y: -32768}
     usual = (-32768, 32767)
-    monkeypatch.setattr(gamepad, "_read_axis", lambda fd, code: (told.get(code, 0), usual))
+    monkeypatch.setattr(gamepad, "read_axis", lambda fd, code: (told.get(code, 0), usual))
     pad.event(SYN, DROPPED, 0)
     deflected(device, 1, 0, 0, 0, 0, 0)
     assert not device.poll().clutch
