@@ -40,7 +40,8 @@ def _tiles(c: Certificate) -> list[Tile]:
 
 
 def _interval(counts: Counted) -> str:
-    return f"[{counts.low:.2f}, {counts.high:.2f}], {counts.successes} of {counts.trials}"
+    each = "" if counts.starts == counts.trials else f" from {counts.starts} starts"
+    return f"[{counts.low:.2f}, {counts.high:.2f}], {counts.successes} of {counts.trials}{each}"
 
 
 def _shown(c: Certificate) -> str:
@@ -49,7 +50,12 @@ def _shown(c: Certificate) -> str:
     t = c.trust
     order = "not defined" if t.spearman is None else f"{t.spearman:.3f}"
     return (
-        table(("trials", "world", "success"), rows, "Intervals: Wilson, 95 %.", None)
+        table(
+            ("trials", "world", "success"),
+            rows,
+            "Intervals: Wilson, 95 %; a start counts once.",
+            None,
+        )
         + paragraph(sentence(f"{t.verdict}: {t.why}"))
         + paragraph(
             f"Over {t.policies} policies with at least {t.real_trials} real and {t.sim_trials}",

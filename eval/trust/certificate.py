@@ -28,6 +28,8 @@ from robolearn.errors import CertificateError, ConfigError
 FORMAT = "robolearn certificate 1"
 # A certificate over a suite of 10,000 starts takes less.
 MAX_BYTES = 4 * 2**20
+# Nobody has more trials, and counts up to here are exact as floats.
+MAX_TRIALS = 2**53
 LEVEL = 0.95
 # Clocks of two computers differ by less.
 _CLOCKS = dt.timedelta(minutes=10)
@@ -68,19 +70,26 @@ class CertifiedScene:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Successes, and the interval (Wilson) of their rate at :data:`LEVEL`."""
+    """Successes, and the interval (Wilson) of their rate at :data:`LEVEL`.
+
+    Several trials from one start are no independent ones; in the interval a start counts once.
+    """
 
     trials: int
     successes: int
+    # From how many different starts.
+    starts: int
     rate: float
     low: float
     high: float
 
     @staticmethod
-    def of(successes: int, trials: int) -> Counted:
-        """Counts with their interval."""
-        found = wilson(successes, trials, LEVEL)
-        return Counted(trials, successes, found.value, found.low, found.high)
+    def of(successes: int, trials: int, starts: int) -> Counted:
+        """Counts with their interval; ``starts``: at most as many as ``trials``."""
+        least, rest = divmod(successes * starts, trials)
+        low = wilson(least, starts, LEVEL).low
+        high = wilson(least + (rest > 0), starts, LEVEL).high
+        return Counted(trials, successes, starts, successes / trials, low, high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +141,11 @@ class Rule:
     valid_days: float = 180.0
 
     def __post_init__(self) -> None:
+        if not self.verdicts or "not shown" in self.verdicts:
+            raise ConfigError(
+                "verdicts that are enough: expected 'ranks reliably', with or without 'screens"
+                f" only', got {list(self.verdicts)}"
+            )
         if not 0.0 < self.least_success < 1.0:
             raise ConfigError(
                 f"least success must be a share between 0 and 1, got {self.least_success:g}"
@@ -301,14 +315,17 @@ def _contradiction(c: Certificate) -> str:
     for what, counts in (("simulated", c.simulated), ("real", c.real)):
         if counts is None:
             continue
-        if not 0 <= counts.successes <= counts.trials or counts.trials < 1:
+        if not 0 <= counts.successes <= counts.trials <= MAX_TRIALS or counts.trials < 1:
             return f"{counts.successes} successes of {counts.trials} {what} trials cannot be"
-        true = Counted.of(counts.successes, counts.trials)
+        if not 1 <= counts.starts <= counts.trials:
+            return f"{counts.trials} {what} trials from {counts.starts} starts cannot be"
+        true = Counted.of(counts.successes, counts.trials, counts.starts)
         pairs = ((counts.rate, true.rate), (counts.low, true.low), (counts.high, true.high))
         if not all(abs(a - b) <= _ROUNDING for a, b in pairs):
             return (
                 f"the {what} rate and interval are not those of {counts.successes} successes of"
-                f" {counts.trials} ([{true.low:.4f}, {true.high:.4f}])"
+                f" {counts.trials} from {counts.starts} starts ([{true.low:.4f},"
+                f" {true.high:.4f}])"
             )
     if not 0.0 <= c.trust.overrated <= 1.0:
         return f"a simulator cannot flatter a policy by {c.trust.overrated:g}"

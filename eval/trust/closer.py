@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.statistics.intervals import check_level
-from eval.trust.measures import MEASURES
+from eval.trust.measures import HELD, MEASURES
 from eval.trust.pairing import Outcome, PairedConditions, PairedTask, means
 from robolearn.errors import DataError
 from robolearn.seeding import child_seed
@@ -20,8 +20,6 @@ from robolearn.shapes import FloatRows, Floats
 
 NAMES = ("pearson", "spearman", "mmrv", "mae")
 _DRAWS = 2_000
-# Drawn outcomes that are held at a time.
-_HELD = 2_000_000
 
 Span = tuple[float, float]
 
@@ -92,7 +90,7 @@ def closer(before: PairedTask, after: PairedTask, *, level: float = 0.95, seed: 
 def _mean_over(side: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.float64]:
     """Means ``[draws, policies]`` of ``side [policies, starts]`` over ``rows [draws, starts]``."""
     out = np.empty((len(rows), len(side)))
-    step = max(1, _HELD // max(1, side.size))
+    step = max(1, HELD // max(1, side.size))
     for at in range(0, len(rows), step):
         out[at : at + step] = side[:, rows[at : at + step]].mean(axis=2).T
     return out

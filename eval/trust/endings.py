@@ -84,15 +84,23 @@ def _cells(
     for r in own_trials(side)[0]:
         if (r.policy, r.condition) in paired:
             found.setdefault((r.policy, r.condition), []).append(r)
-    return {key: _cell(trials, by) for key, trials in found.items()}
+    outcomes = means(
+        [
+            tuple(float(r.success) if by == "success" else float(r.score) for r in trials)
+            for trials in found.values()
+        ]
+    ).tolist()
+    return {
+        key: (_shares(trials), mean)
+        for (key, trials), mean in zip(found.items(), outcomes, strict=True)
+    }
 
 
-def _cell(trials: Sequence[TrialRecord], by: By) -> Cell:
+def _shares(trials: Sequence[TrialRecord]) -> Mapping[str, float]:
     shares: dict[str, float] = {}
     for r in trials:
         shares[r.reason] = shares.get(r.reason, 0.0) + 1.0 / len(trials)
-    values = [float(r.success) if by == "success" else float(r.score) for r in trials]
-    return shares, values[0] if len(values) == 1 else float(np.mean(values))
+    return shares
 
 
 def _row(

@@ -15,6 +15,7 @@ import numpy as np
 from scipy import special
 
 from eval.statistics.intervals import Estimate, bounded_mean, wilson
+from eval.trust.agreement import harmonic_mean, reach
 from eval.trust.pairing import PairedConditions, means
 from robolearn.seeding import child_seed
 from robolearn.shapes import AnyFloats, Floats, OwnFloats
@@ -52,22 +53,32 @@ class RealEstimate:
     narrower: float | None
     # So many more real trials alone would have been as exact; 0 where that is not sure.
     saved: int
+    # The same of a simulator without any error, predicted from how far a real trial predicts its
+    # own repetition; None where that is not known.
+    possible: int | None = None
 
 
-def real_estimate(c: PairedConditions, *, level: float = 0.95, seed: int = 0) -> RealEstimate:
+def real_estimate(
+    c: PairedConditions, *, repeats: float | None = None, level: float = 0.95, seed: int = 0
+) -> RealEstimate:
     """Of paired conditions and those that were only simulated.
 
-    Successes that were tried once per condition in reality: Bayesian post-stratification. Anything
-    else: bets on what simulation gets wrong (Badithela et al. 2025, SureSim, arXiv 2510.04354),
-    valid for every distribution of bounded outcomes; with so few trials as robots have they gain
-    nothing over the bounded mean of the real ones, and no saving is claimed. Both take the
-    simulated conditions for drawn as the real ones were.
+    Successes: Bayesian post-stratification, of the first real trial of each condition (repetitions
+    are no independent ones). Scores: bets on what simulation gets wrong (Badithela et al. 2025,
+    SureSim, arXiv 2510.04354), valid for every distribution of bounded outcomes; with so few trials
+    as robots have they gain nothing over the bounded mean of the real ones, and no saving is
+    claimed. Both take the simulated conditions for drawn as the real ones were. ``repeats``: how
+    well a real trial predicts its own repetition, if it is known.
     """
-    real, paired, more = (means(side.values()) for side in (c.real, c.sim, c.only_simulated))
+    binary = all(v in (0.0, 1.0) for outcome in c.real.values() for v in outcome)
+    tried = [v[:1] if binary else v for v in c.real.values()]
+    real, paired, more = (
+        means(side) for side in (tried, c.sim.values(), c.only_simulated.values())
+    )
     varies = real.size > 1 and np.ptp(real) > 0 and np.ptp(paired) > 0
     correlation = float(np.corrcoef(real, paired)[0, 1]) if varies else None
     simulated = paired.size + more.size
-    if not all(len(v) == 1 and v[0] in (0.0, 1.0) for v in c.real.values()):
+    if not binary:
         found = _rectified(real, paired, more, level)
         alone = bounded_mean(real, level=level)
         return RealEstimate(c.policy, found, alone, simulated, correlation, *(None,) * 3, saved=0)
@@ -79,7 +90,12 @@ def real_estimate(c: PairedConditions, *, level: float = 0.95, seed: int = 0) ->
     alone = wilson(int(real.sum()), n, level)
     rng = np.random.default_rng(child_seed(seed, "estimate", c.policy))
     repeated = repetitions(table, more.size, rng, level=level)
-    saved = _saved(found, repeated.width, level) if repeated.coverage >= _COVERED else 0
+    width = max(found.high - found.low, repeated.width)
+    saved = _saved(found.value, n, width, level) if repeated.coverage >= _COVERED else 0
+    possible = None
+    if repeats is not None:
+        agreed = reach(repeats, 1.0, harmonic_mean([len(v) for v in c.sim.values()]))
+        possible = possible_saving(alone.value, n, more.size, agreed, level=level, seed=seed)
     return RealEstimate(
         policy=c.policy,
         estimate=found,
@@ -90,7 +106,23 @@ def real_estimate(c: PairedConditions, *, level: float = 0.95, seed: int = 0) ->
         coverage_alone=repeated.coverage_alone,
         narrower=1.0 - repeated.width / repeated.width_alone,
         saved=saved,
+        possible=possible,
     )
+
+
+def possible_saving(
+    rate: float, n: int, more: int, correlation: float, *, level: float = 0.95, seed: int = 0
+) -> int:
+    """How many more real trials alone would be as exact as ``n`` with ``more`` simulated conditions
+    beside them, in a world with this ``rate`` on both sides and this ``correlation`` of single
+    outcomes: what can be expected before anything is simulated.
+    """
+    both = rate**2 + correlation * rate * (1.0 - rate)
+    cells = (both, rate - both, rate - both, 1.0 - 2.0 * rate + both)
+    table = np.array([n * share for share in cells], dtype=np.float64)
+    rng = np.random.default_rng(child_seed(seed, "possible"))
+    found = repetitions(table, more, rng, level=level)
+    return _saved(rate, n, found.width, level) if found.coverage >= _COVERED else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,18 +264,18 @@ def _moments(x: AnyFloats, y: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
     return x / total, x * (x + 1) / (total * (total + 1))
 
 
-def _saved(found: Estimate, usual_width: float, level: float) -> int:
-    """How many more trials alone would give an interval as narrow, at the estimated rate; by the
-    wider of this interval and what is usual in this case, so that luck is no saving.
+def _saved(rate: float, tried: int, width: float, level: float) -> int:
+    """How many more than the ``tried`` ones would give an interval of ``width`` alone, at this
+    rate. The width is the wider of an interval and what is usual in its case, so that luck is no
+    saving.
     """
-    width = max(found.high - found.low, usual_width)
-    n = found.n
-    while n < 100 * found.n:
-        e = wilson(round(found.value * (n + 1)), n + 1, level)
+    n = tried
+    while n < 100 * tried:
+        e = wilson(round(rate * (n + 1)), n + 1, level)
         if e.high - e.low < width:
             break
         n += 1
-    return n - found.n
+    return n - tried
 
 
 def _rectified(real: Floats, paired: Floats, more: OwnFloats, level: float) -> Estimate:

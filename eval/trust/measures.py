@@ -19,8 +19,8 @@ from eval.statistics.intervals import pearson as pearson_estimate
 from eval.statistics.ranking import spearman as spearman_estimate
 from robolearn.shapes import FloatRows, Floats
 
-# Pairs of policies that are compared at a time.
-_HELD = 2_000_000
+# Pairs of policies that are compared, or drawn outcomes that are held, at a time.
+HELD = 2_000_000
 # Of so many policies arrays over all pairs no longer fit into the processor's memory.
 _MANY = 64
 # Rates closer than this are equal: means over tasks are added up in different orders.
@@ -216,7 +216,7 @@ class _Pairs:
         if k >= _MANY:
             s, r = (stats.rankdata(v, "dense", axis=1).astype(np.int16) for v in (s, r))
         counts = np.empty((4, draws))
-        step = max(1, _HELD // (k * k))
+        step = max(1, HELD // (k * k))
         for at in range(0, draws, step):
             to = slice(at, at + step)
             s_above, r_above = (v[to, :, None] > v[to, None, :] for v in (s, r))

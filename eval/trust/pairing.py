@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from eval.statistics.intervals import Estimate, pearson, phi_coefficient
-from eval.statistics.variance import components
 from eval.summary import own_trials
 from eval.trials.identity import SLIGHT, require_poolable
 from eval.trust.clock import check_clocks
@@ -34,20 +31,6 @@ class PairedConditions:
     sim: Mapping[str, Outcome]
     # Of conditions that were only simulated.
     only_simulated: Mapping[str, Outcome]
-
-
-@dataclass(frozen=True, slots=True)
-class ConditionAgreement:
-    """Does the simulator say under which conditions a policy succeeds?"""
-
-    # Empty: all policies, each less its own mean.
-    policy: str
-    conditions: int
-    # Phi of single successes, else Pearson's correlation of means over the condition's trials.
-    correlation: Estimate
-    # How well one real trial predicts its own repetition (intra-class correlation): about what any
-    # simulator can reach. None where no condition was repeated in reality.
-    ceiling: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +59,6 @@ def paired_tasks(
         _task([r for r in real if r.suite == s], [r for r in sim if r.suite == s], by)
         for s in suites
     )
-
-
-def agreement(task: PairedTask) -> tuple[ConditionAgreement, ...]:
-    """Condition by condition: each policy, and, of several, all of them together."""
-    found = [
-        ConditionAgreement(
-            c.policy, len(c.real), _correlation(c), _ceiling([list(c.real.values())])
-        )
-        for c in task.conditions
-    ]
-    if len(found) < 2:
-        return tuple(found)
-    centred = [
-        np.stack([means(side.values()) for side in (c.real, c.sim)]) for c in task.conditions
-    ]
-    x, y = np.concatenate([v - v.mean(axis=1, keepdims=True) for v in centred], axis=1)
-    ceiling = _ceiling([list(c.real.values()) for c in task.conditions])
-    return (*found, ConditionAgreement("", int(x.size), pearson(x, y), ceiling))
 
 
 def means(outcomes: Collection[Outcome]) -> Floats:
@@ -247,26 +212,3 @@ def _outcomes(conditions: Mapping[str, Outcome], by: By) -> Outcomes:
     if by == "success":
         return Outcomes.of_counts(int(values.sum()), int(values.size))
     return Outcomes(float(values.mean()), int(values.size), values)
-
-
-def _correlation(c: PairedConditions) -> Estimate:
-    single = all(len(v) == 1 for side in (c.real, c.sim) for v in side.values())
-    x, y = (means(side.values()).tolist() for side in (c.real, c.sim))
-    if single and set(x + y) <= {0.0, 1.0}:
-        return phi_coefficient(x, y, resamples=2_000)
-    return pearson(x, y)
-
-
-def _ceiling(policies: Sequence[Sequence[Outcome]]) -> float | None:
-    """Share of the variance of single outcomes that their conditions explain, within policies."""
-    if sum(len(outcome) > 1 for outcomes in policies for outcome in outcomes) < 2:
-        return None
-    centres = [np.mean([v for o in outcomes for v in o]) for outcomes in policies]
-    groups = [
-        np.array(outcome) - centre
-        for centre, outcomes in zip(centres, policies, strict=True)
-        for outcome in outcomes
-    ]
-    found = components(groups)
-    total = found.between + found.within
-    return found.between / total if math.isfinite(total) and total > 0 else None

@@ -9,13 +9,13 @@ import numpy as np
 
 from eval.statistics.intervals import check_level
 from eval.trust import resampling
+from eval.trust.agreement import ConditionAgreement
 from eval.trust.causes.report import CausesReport
 from eval.trust.closer import Closer
 from eval.trust.endings import Endings
 from eval.trust.estimates import RealEstimate
 from eval.trust.measures import MEASURES, NEEDS_THREE, fisher_z, values
 from eval.trust.off_policy import OffPolicyRow
-from eval.trust.pairing import ConditionAgreement
 from eval.trust.resampling import Chance, NoiseFloor, Span
 from eval.trust.tables import PolicyPair, TaskTable, pooled
 from eval.trust.trajectories import Trajectories
@@ -147,6 +147,7 @@ def trust_in(table: TaskTable, *, level: float = 0.95, seed: int = 0) -> TaskTru
         noise=order_noise,
         undefined=order.why,
         trials=_fewest(table),
+        rates=_different(table),
         worst="" if worst is None else wrong_words(worst),
     )
     return TaskTrust(
@@ -169,9 +170,9 @@ def verdict_of(table: TaskTable, *, level: float = 0.95, seed: int = 0) -> Verdi
     undefined = _why_undefined("spearman", table, order)
     by_chance = {} if undefined else resampling.chance(table, seed, ("pearson",))
     noise = {} if undefined else resampling.order_floor(table, seed)
-    return decide(
-        table.k, Seen(order, violation, by_chance, noise, undefined, _fewest(table), ""), level
-    )
+    fewest, different = _fewest(table), _different(table)
+    seen = Seen(order, violation, by_chance, noise, undefined, fewest, different, "")
+    return decide(table.k, seen, level)
 
 
 def wrong_words(pair: WrongPair) -> str:
@@ -231,6 +232,11 @@ def _why_undefined(name: str, table: TaskTable, value: float) -> str:
 def _fewest(table: TaskTable) -> int | None:
     known = [spread[0] for spread in (table.real_trials, table.sim_trials) if spread is not None]
     return min(known, default=None)
+
+
+def _different(table: TaskTable) -> int:
+    # Means over tasks are added up in different orders.
+    return int(np.unique(np.round(table.real, 12)).size)
 
 
 def _choice(table: TaskTable) -> Choice | None:

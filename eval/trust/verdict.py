@@ -34,6 +34,9 @@ RATES_ONLY = 0.05
 # With fewer trials of a policy in either world, where they are known, all of them may have ended
 # alike, and nothing says how noisy they are.
 LEAST_TRIALS = 10
+# With fewer different real rates there is no order to be right about: of eight policies of which
+# one succeeds and seven fail, any simulator that knows the one has them all in order.
+LEAST_RATES = 5
 # How often a perfect order should be recognised.
 POWER = 0.8
 _TIMES = (2.0, 4.0, 8.0, 16.0, 32.0)
@@ -44,7 +47,7 @@ RULE = (
     f" {LEAST_ORDER} or above, and MMRV is no larger than in 95 of 100 repetitions of a simulator"
     " with the perfect order, this one's bias and scale, and these trial numbers (where these are"
     f" not known: at most {RATES_ONLY}); with at least {LEAST_TRIALS} trials per policy in both"
-    " worlds."
+    f" worlds, and at least {LEAST_RATES} different real rates."
     f" '{SCREENS}': the rates agree better than by chance (permutation test of Pearson's"
     f" correlation, one-sided, p <= {ALPHA}): good for dropping the worst, not for ordering the"
     " rest."
@@ -77,6 +80,8 @@ class Seen:
     undefined: str
     # The fewest trials of a policy on a side of which they are known; None: on neither.
     trials: int | None
+    # How many different real rates there are.
+    rates: int
     # The simulator's worst preference, in words; empty if it has none that is wrong.
     worst: str
 
@@ -86,7 +91,7 @@ def decide(k: int, seen: Seen, level: float) -> Verdict:
     if seen.undefined:
         return NOT_SHOWN
     low = _lower(np.array([seen.order]), k, level)
-    enough = seen.trials is None or seen.trials >= LEAST_TRIALS
+    enough = seen.rates >= LEAST_RATES and (seen.trials is None or seen.trials >= LEAST_TRIALS)
     if enough and bool(_reliable(low, np.array([seen.violation]), _limit(seen))[0]):
         return RELIABLY
     return SCREENS if seen.chance["pearson"].p <= ALPHA else NOT_SHOWN
@@ -166,6 +171,11 @@ def _more(table: TaskTable, seen: Seen, level: float, seed: int) -> str:
         )
     if seen.trials is not None and seen.trials < LEAST_TRIALS:
         return f"{LEAST_TRIALS} trials or more of every policy in both worlds (here {seen.trials})"
+    if seen.rates < LEAST_RATES:
+        return (
+            f"policies that differ in reality: these {table.k} have {seen.rates} different rates,"
+            f" which show an order of no more; {LEAST_RATES} or more are needed"
+        )
     spearman_noise = seen.noise.get("spearman")
     if "mmrv" not in seen.noise or spearman_noise is None:
         return "give successes and trials instead of rates to learn what noise explains"

@@ -3,7 +3,7 @@
 ``python -m tests.benchmarks.bench_trust [tables]`` prints a table of ``docs/results.md`` (200
 tables per row by default): true real rates are spread over .05 to .95, trials are drawn anew.
 ``python -m tests.benchmarks.bench_trust estimates`` prints what intervals of real success do that
-simulation helps.
+simulation helps, ``savings`` what a perfect simulator saves beside what is predicted.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
+from eval.trust.agreement import agreement
 from eval.trust.endings import endings
-from eval.trust.estimates import Repetitions, real_estimate, repetitions
-from eval.trust.pairing import By, agreement, paired_tasks
+from eval.trust.estimates import Repetitions, possible_saving, real_estimate, repetitions
+from eval.trust.pairing import By, PairedConditions, paired_tasks
 from eval.trust.report import trust_report, verdict_of
 from eval.trust.tables import Outcomes, PolicyPair, TaskTable
 from robolearn.types import TrialRecord
@@ -98,6 +99,30 @@ def estimates(draws: int = 20_000) -> None:
             figures = (np.mean(ours), min(ours), np.mean(alone), min(alone), np.mean(ratio))
             shown = " | ".join(f"{v:.3f}" for v in (*figures, max(ratio)))
             print(f"| {n} | {correlation} | {len(found)} | {shown} |", flush=True)
+
+
+def savings(worlds_each: int = 200) -> None:
+    """Print what perfect simulators save beside what is predicted from the ceiling alone."""
+    rng = np.random.default_rng(0)
+    head = ("real trials", "ceiling", "predicted", "saved, mean", "5 to 95 of 100")
+    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for n in (20, 50):
+        for ceiling in (0.2, 0.4, 0.6, 0.8):
+            # Chances of Beta(a, a), of which a condition explains so much of a single outcome.
+            a = (1.0 - ceiling) / ceiling / 2.0
+            saved = [saved_by_a_perfect_one(rng.beta(a, a, n + 500), n, rng)
+                     for _ in range(worlds_each)]  # fmt: skip
+            predicted, spread = possible_saving(0.5, n, 500, ceiling), np.percentile(saved, (5, 95))
+            shown = f"{np.mean(saved):.1f} | {spread[0]:.0f} to {spread[1]:.0f}"
+            print(f"| {n} | {ceiling} | {predicted} | {shown} |", flush=True)
+
+
+def saved_by_a_perfect_one(chances: np.ndarray, n: int, rng: np.random.Generator) -> int:
+    """Of ``n`` real trials, with one rollout from each start."""
+    real, sim = ((rng.random(chances.size) < chances).astype(float) for _ in range(2))
+    sides = [{f"c{i}": (float(v),) for i, v in enumerate(side)} for side in (real[:n], sim[:n])]
+    more = {f"m{i}": (float(v),) for i, v in enumerate(sim[n:])}
+    return real_estimate(PairedConditions("p", *sides, more)).saved
 
 
 def trials(kind: str, policies: int, starts: int, repeats: int) -> list[TrialRecord]:
@@ -182,5 +207,7 @@ def main(tables: int) -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == ["estimates"]:
         estimates()
+    elif sys.argv[1:] == ["savings"]:
+        savings()
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)

@@ -62,8 +62,8 @@ def _object(t: TaskTrust, report: TrustReport) -> dict[str, Any]:
             },
         },
         "per_condition": [
-            {"policy": a.policy or None, "conditions": a.conditions, "ceiling": a.ceiling}
-            | {"correlation": a.correlation}
+            {"policy": a.policy or None, "conditions": a.conditions, "correlation": a.correlation}
+            | {"ceiling": a.ceiling, "reachable": a.reachable, "judged": a.judged}
             for a in t.agreement
         ],
         "real_estimates": t.estimates,
@@ -169,18 +169,27 @@ def agreement_words(t: TaskTrust) -> list[str]:
         return []
     a = t.agreement[-1]
     who = f"of '{a.policy}'" if a.policy else "of all policies, each less its mean,"
-    ceiling = (
-        "no condition was repeated in reality, so what a perfect simulator reaches is not known"
-        if a.ceiling is None
-        else f"a real trial agrees with its own repetition to {a.ceiling:.2f}, the ceiling"
-    )
     found = estimate_text(a.correlation, 2)
-    return [f"condition by condition, outcomes {who} correlate by {found}; {ceiling}"]
+    words = f"condition by condition, outcomes {who} correlate by {found}"
+    if a.ceiling is None or a.reachable is None:
+        unknown = "no condition was repeated in reality"
+        return [f"{words}; {unknown}, so what a perfect simulator reaches is not known"]
+    ceiling = f"agrees with its own repetition to {estimate_text(a.ceiling, 2)}"
+    reached = f"a perfect simulator reaches {estimate_text(a.reachable, 2)} with as many trials"
+    words += f"; a real trial {ceiling} ({a.ceiling.n} repeated), the ceiling, so {reached}"
+    return [f"{words}: {_JUDGED[a.judged]}"]
 
 
+_JUDGED = {
+    "below": "this one is clearly below it",
+    "within": "this one is not told from it",
+    "above": "this one is above it; does it share more with a real trial than its repetition does,"
+    " such as the policy's own noise?",
+    "not known": "where this one stands is not known",
+}
 ESTIMATE_HEADER = (
     *("policy", "real trials", "simulated conditions", "with simulation", "real trials alone"),
-    *("correlation", "coverage here", "trials saved"),
+    *("correlation", "coverage here", "trials saved", "a perfect simulator"),
 )
 
 
@@ -196,6 +205,7 @@ def estimate_rows(t: TaskTrust) -> list[list[str]]:
             number(e.correlation, 2),
             number(e.coverage),
             str(e.saved),
+            "–" if e.possible is None else str(e.possible),
         ]
         for e in t.estimates
     ]
@@ -212,6 +222,8 @@ def estimate_words(e: RealEstimate) -> str:
         return f"{found}; no saving is claimed"
     covers = f"in repetitions of this case it covers {100 * e.coverage:.1f} %"
     saves = f"as exact as {e.saved} more real trials" if e.saved else "no real trial is saved"
+    if e.possible is not None:
+        saves += f" (a perfect simulator: about {e.possible}, by the ceiling)"
     return f"{found}; {saves}; {covers}"
 
 
@@ -251,7 +263,9 @@ def off_policy_words(row: OffPolicyRow) -> str:
     )
 
 
-AGREEMENT_HEADER = ("policy", "conditions", "correlation", "method", "ceiling")
+AGREEMENT_HEADER = (
+    *("policy", "conditions", "correlation", "method", "ceiling", "perfect simulator", "this one"),
+)
 
 
 def agreement_rows(t: TaskTrust) -> list[list[str]]:
@@ -262,7 +276,9 @@ def agreement_rows(t: TaskTrust) -> list[list[str]]:
             str(a.conditions),
             estimate_text(a.correlation, 2),
             a.correlation.method,
-            "–" if a.ceiling is None else f"{a.ceiling:.2f}",
+            "–" if a.ceiling is None else estimate_text(a.ceiling, 2),
+            "–" if a.reachable is None else estimate_text(a.reachable, 2),
+            a.judged,
         ]
         for a in t.agreement
     ]

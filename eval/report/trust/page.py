@@ -120,14 +120,18 @@ def _task(t: TaskTrust) -> str:
     body += table(HEADER, measure_rows(t), f"{t.table.k} policies.")
     body += "".join(paragraph(sentence(s[:1].upper() + s[1:])) for s in remarks(t, short=True))
     if t.agreement:
-        caption = "Condition by condition. Ceiling: how well a real trial predicts its repetition."
+        caption = (
+            "Condition by condition. Ceiling: how well a real trial predicts its repetition;"
+            " perfect simulator: what one reaches with as many trials of each condition."
+        )
         body += table(AGREEMENT_HEADER, agreement_rows(t), caption)
     if t.estimates:
         body += table(
             ESTIMATE_HEADER,
             estimate_rows(t),
             "Real outcomes with the help of simulation. Coverage here: how often the interval holds"
-            " the true value in repetitions with as many trials and this correlation.",
+            " the true value in repetitions with as many trials and this correlation. A perfect"
+            " simulator: what one would save, predicted from the ceiling.",
         )
     for panel in panels(t):
         body += table(panel.header, panel.rows, f"{panel.title}. {sentence(panel.said[0])}")

@@ -41,7 +41,7 @@ from robolearn.operations.compare import pooled
 from robolearn.operations.goals import world_for
 from robolearn.operations.suites import open_suite, world_label
 from robolearn.operations.trust.certified_scene import beside, drift_of, known_scene
-from robolearn.operations.trust.trials import trust_of_trials
+from robolearn.operations.trust.trials import of_world, trust_of_trials
 from robolearn.training.run_directory import checked_hash, deciding_digests
 from robolearn.types import TrialRecord
 
@@ -119,7 +119,7 @@ def certify(options: CertifyOptions, out: Path, now: dt.datetime | None = None) 
         code=code_hash(),
         libraries=deciding_libraries(),
         commit=git_revision(),
-        simulated=Counted.of(sum(r.success for r in tried.simulated), len(tried.simulated)),
+        simulated=_counted(tried.simulated),
         real=real,
         trust=_trust(task, tried),
         limits=Limits(tuple(sorted(names)), _ranges(tried.suite, names), *drift),
@@ -167,7 +167,8 @@ def _tried(options: CertifyOptions, run_hash: str) -> _Tried:
             f"the scene '{where}' was changed since it was tried ({mine[0].env_hash}, now"
             f" {info.hash}): evaluate again, then certify"
         )
-    real = [r for r in pooled(options.real).kept if r.env == (options.real_world or r.env)]
+    # The world that the trust is about, without the changed ones beside it.
+    real = of_world(pooled(options.real).kept, options.real_world, "real")
     real = [r for r in own_trials(real)[0] if r.suite == suite.label]
     return _Tried(tuple(mine), tuple(real), suite, where)
 
@@ -232,7 +233,12 @@ def _trust(task: TaskTrust, tried: _Tried) -> CertifiedTrust:
 
 def _counted_real(tried: _Tried) -> Counted | None:
     own = [r for r in tried.real if r.policy_hash == tried.simulated[0].policy_hash]
-    return Counted.of(sum(r.success for r in own), len(own)) if own else None
+    return _counted(own) if own else None
+
+
+def _counted(rows: Sequence[TrialRecord]) -> Counted:
+    starts = len({r.condition for r in rows})
+    return Counted.of(sum(r.success for r in rows), len(rows), starts)
 
 
 def _world(record: TrialRecord) -> CertifiedWorld:

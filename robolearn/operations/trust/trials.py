@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from eval.trust.agreement import ConditionAgreement, agreement
 from eval.trust.causes.report import CausesReport
 from eval.trust.closer import closer
 from eval.trust.endings import endings
-from eval.trust.estimates import real_estimate
+from eval.trust.estimates import RealEstimate, real_estimate
 from eval.trust.off_policy import Recorded, off_policy_row
-from eval.trust.pairing import By, PairedTask, agreement, paired_tasks
+from eval.trust.pairing import By, PairedTask, paired_tasks
 from eval.trust.report import trust_report
 from eval.trust.trajectories import Replay, Trajectories, trajectories
 from eval.trust.variants import variants
@@ -53,8 +54,8 @@ def trust_of_trials(
     in_reality = pooled(real)
     # Both sides may be worlds of one evaluation, and reading thousands of trials takes a while.
     simulated = in_reality if list(sim) == list(real) else pooled(sim)
-    real_trials = _of_world(in_reality.kept, real_world, "real")
-    sim_trials = _of_world(simulated.kept, sim_world, "simulated")
+    real_trials = of_world(in_reality.kept, real_world, "real")
+    sim_trials = of_world(simulated.kept, sim_world, "simulated")
     tasks = paired_tasks(real_trials, sim_trials, by)
     explained: Mapping[str, CausesReport] = {}
     if beside.causes is not None:
@@ -72,11 +73,12 @@ def trust_of_trials(
     notes = [*dict.fromkeys((*in_reality.apart, *simulated.apart)), *planned]
     notes += [n for t in tasks for n in t.notes]
     report = trust_report([t.table for t in tasks], level=level, seed=seed, notes=notes)
+    agreed = [agreement(t, level=level, seed=seed) for t in tasks]
     judged = tuple(
         dataclasses.replace(
             judged,
-            agreement=agreement(task),
-            estimates=tuple(real_estimate(c, level=level, seed=seed) for c in task.conditions),
+            agreement=found,
+            estimates=_estimates(task, found[-1], level, seed),
             causes=explained.get(judged.task),
             off_policy=tuple(off_policy_row(r, task.table, hashes, seed) for r in recorded),
             variants=variants(task, *(_of_task(side, judged.task) for side in changed)),
@@ -86,9 +88,17 @@ def trust_of_trials(
             if judged.task not in others
             else closer(others[judged.task], task, level=level, seed=seed),
         )
-        for judged, task in zip(report.tasks, tasks, strict=True)
+        for judged, task, found in zip(report.tasks, tasks, agreed, strict=True)
     )
     return Trust(dataclasses.replace(report, tasks=judged))
+
+
+def _estimates(
+    task: PairedTask, agreed: ConditionAgreement, level: float, seed: int
+) -> tuple[RealEstimate, ...]:
+    """Of every policy; ``agreed``: of all of them, beside whose ceiling savings are judged."""
+    repeats = None if agreed.ceiling is None else agreed.ceiling.value
+    return tuple(real_estimate(c, repeats=repeats, level=level, seed=seed) for c in task.conditions)
 
 
 Changed = Mapping[str, Sequence[TrialRecord]]
@@ -142,7 +152,7 @@ def _others(real: Sequence[TrialRecord], beside: Beside, by: By) -> Mapping[str,
     """The other simulator, by task."""
     if not beside.against:
         return {}
-    other = _of_world(pooled(beside.against).kept, beside.against_world, "against")
+    other = of_world(pooled(beside.against).kept, beside.against_world, "against")
     return {t.table.task: t for t in paired_tasks(real, other, by)}
 
 
@@ -165,7 +175,7 @@ def _recorded(folder: Path) -> Recorded:
     return Recorded(METHODS.get(method, method), folder.name, values)
 
 
-def _of_world(trials: Sequence[TrialRecord], world: str, words: str) -> tuple[TrialRecord, ...]:
+def of_world(trials: Sequence[TrialRecord], world: str, words: str) -> tuple[TrialRecord, ...]:
     """Of the world that was asked for; else of the only one that is not a changed one (``~``)."""
     worlds = list(dict.fromkeys(r.env for r in trials))
     if world and world not in worlds:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eval.trust.estimates import betting_interval, real_estimate, repetitions
+from eval.trust.estimates import (
+    betting_interval,
+    possible_saving,
+    real_estimate,
+    repetitions,
+)
 from eval.trust.pairing import PairedConditions
 from tests.benchmarks.bench_trust import covered
 
@@ -64,10 +69,42 @@ def test_scores_are_bet_on_and_nothing_is_claimed() -> None:
     assert found.estimate.method == "rectified simulation, betting"
     assert found.estimate.low <= real.mean() <= found.estimate.high
     assert (found.saved, found.coverage) == (0, None)
-    # Successes that were repeated in reality are means over conditions.
-    repeated = PairedConditions("p", {"a": (1.0, 0.0), "b": (1.0, 1.0)}, {"a": (1.0,), "b": (1.0,)},
-                                {})  # fmt: skip
-    assert real_estimate(repeated).estimate.value == pytest.approx(0.75)
+
+
+def test_repetitions_count_once_and_say_what_could_be_saved() -> None:
+    rng = np.random.default_rng(3)
+    sim = (rng.random(520) < 0.5).astype(float)
+    real = np.where(rng.random(20) < 0.9, sim[:20], 1 - sim[:20])
+    once = paired(real, sim[:20], sim[20:])
+    # Repetitions of some starts change nothing but what is known of the ceiling.
+    twice = PairedConditions(
+        "p",
+        {n: v * 2 if i < 6 else v for i, (n, v) in enumerate(once.real.items())},
+        once.sim,
+        once.only_simulated,
+    )
+    assert real_estimate(twice) == real_estimate(once)
+    assert real_estimate(once).possible is None
+    none, some, much = (real_estimate(twice, repeats=share).possible for share in (0.0, 0.5, 0.9))
+    assert none is not None
+    assert some is not None
+    assert much is not None
+    assert none <= 2 < some < much
+
+
+def test_what_a_perfect_simulator_saves_is_predicted() -> None:
+    """From the ceiling alone, against simulators that are perfect in that very world."""
+    rng = np.random.default_rng(4)
+    # Chances of Beta(a, a): the condition explains 1 / (2 a + 1) of a single outcome.
+    share, n, more = 0.6, 40, 400
+    a = (1.0 - share) / share / 2.0
+    saved: list[int] = []
+    for _ in range(40):
+        chance = rng.beta(a, a, n + more)
+        real, sim = (rng.random(n + more) < chance for _ in range(2))
+        saved.append(real_estimate(paired(real[:n], sim[:n], sim[n:])).saved)
+    predicted = possible_saving(0.5, n, more, share)
+    assert predicted == pytest.approx(np.mean(saved), rel=0.25)
 
 
 def test_bets_cover_nasty_scores() -> None:

@@ -150,6 +150,23 @@ def test_single_trials_that_agree_show_nothing_of_their_noise() -> None:
     assert "10 trials or more" in found.judgement.more
 
 
+@pytest.mark.parametrize("best", [1, 2, 4])
+def test_policies_that_all_fail_but_some_have_no_order(best: int) -> None:
+    """A simulator that knows which ones succeed has them all in order, which shows little."""
+    counts = [(10 if i < best else 0) for i in range(8)]
+    pairs = tuple(
+        PolicyPair(f"p{i}", (Outcomes.of_counts(n, 10),), (Outcomes.of_counts(10 * n, 100),))
+        for i, n in enumerate(counts)
+    )
+    found = trust_in(TaskTable("t", pairs))
+    assert found.measures["spearman"].value == pytest.approx(1.0)
+    assert found.measures["mmrv"].value == 0.0
+    # One of eight is found by chance once in eight.
+    assert found.judgement.verdict == ("not shown" if best == 1 else "screens only")
+    assert "have 2 different rates" in found.judgement.more
+    assert verdict_of(TaskTable("t", pairs)) == found.judgement.verdict
+
+
 def test_rates_that_differ_by_rounding_are_equal() -> None:
     same = trust_in(rates([0.5 + i * 1e-13 for i in range(6)], [0.1 * i for i in range(6)]))
     assert same.measures["spearman"].value is None

@@ -102,6 +102,7 @@ def test_json_has_an_object_per_task(capsys, tmp_path: Path) -> None:
         (HEAD + "t,p,1e400,1e400,5,10\n", ":2", "real_successes is '1e400'"),
         (HEAD + "t,p,1,1e17,5,10\n", ":2", "real_trials is '1e17'"),
         (HEAD + "t,p\x1b[31m,1,9,5,10\n", ":2", "policy has the control character U+001B"),
+        (HEAD + "t,\u202ep,1,9,5,10\n", ":2", "policy has the control character U+202E"),
         (HEAD + "\n\nt,p,3,10,5,10\nt,q,3,10,5,nan\n", ":5", "sim_trials is 'nan'"),
         (HEAD + 't,"p\nof two lines",3,10,5,10\nt,q,3,10,5,x\n', ":4", "sim_trials is 'x'"),
         (HEAD + "t,p," + "1" * 200_000 + ",10,5,10\n", ":2", "field larger than field limit"),

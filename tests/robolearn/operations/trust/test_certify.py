@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from eval.trials.suites import load_suite
+from eval.trials.table import TrialStore
 from eval.trust.certificate import (
     MAX_BYTES,
     Counted,
@@ -75,7 +76,7 @@ def test_a_certificate_says_what_was_shown_and_permits_just_that(made) -> None:
     assert c.real == c.simulated
     assert c.passes
     assert c.trust.verdict == "ranks reliably"
-    assert c.assured == pytest.approx(Counted.of(16, 16).low)
+    assert c.assured == pytest.approx(Counted.of(16, 16, 16).low)
     assert c.scene.where == "../table"
     assert set(c.limits.starts) == {"tool/xy_table", "block/pose"}
     assert read_certificate(made.path, NOW) == made.issued
@@ -204,7 +205,13 @@ def changed(part: str, **values):
 
 FORGED = {
     "interval": ("interval are not those", changed("real", low=0.99)),
-    "counts": ("cannot be", lambda c: {"simulated": Counted(4, 5, 1.0, 0.5, 1.0)}),
+    "counts": ("cannot be", lambda c: {"simulated": Counted(4, 5, 4, 1.0, 0.5, 1.0)}),
+    "endless counts": (
+        "trials cannot be",
+        changed("real", trials=10**400, successes=10**400, starts=16),
+    ),
+    "starts": ("from 17 starts cannot be", changed("real", starts=17)),
+    "more starts": ("not those of 16 successes of 16 from 8", changed("real", starts=8)),
     "negative": ("cannot flatter", changed("trust", overrated=-0.4)),
     "judgement": ("not what its own rule says", changed("trust", verdict="not shown")),
     "future": ("issued in the future", lambda c: {"issued": "2031-01-01T00:00:00+00:00"}),
@@ -214,7 +221,7 @@ FORGED = {
     "replayed": ("here differs config.yaml", changed("policy", files={"config.yaml": "0"})),
     "swapped": ("here is 'p7'", changed("policy", hash="0" * 16)),
     "code": ("other code", lambda c: {"code": "1"}),
-    "starts": ("names no conditions", changed("limits", conditions=())),
+    "nowhere": ("names no conditions", changed("limits", conditions=())),
 }
 
 
@@ -271,6 +278,42 @@ def test_files_that_are_none_are_refused(tmp_path, text: str, said: str) -> None
         read_certificate(path, NOW)
     with pytest.raises(CertificateError, match="no certificate"):
         read_certificate(tmp_path, NOW)
+
+
+def test_a_rule_that_asks_for_nothing_is_none(made, tmp_path) -> None:
+    whole = document(made.issued)
+    for verdicts in ([], ["ranks reliably", "not shown"]):
+        whole["certificate"]["rule"]["verdicts"] = verdicts
+        whole["digest"] = digest_of(whole["certificate"])
+        path = tmp_path / "c.json"
+        path.write_text(json.dumps(whole))
+        with pytest.raises(CertificateError, match="verdicts that are enough"):
+            read_certificate(path, NOW)
+
+
+def test_a_start_counts_once_however_often_it_was_tried() -> None:
+    once, often = Counted.of(14, 16, 16), Counted.of(70, 80, 16)
+    assert (often.rate, often.low, often.high) == (once.rate, once.low, once.high)
+    # A rate between two of sixteen: cautious on both sides.
+    between = Counted.of(72, 80, 16)
+    assert (between.low, between.high) == (once.low, Counted.of(15, 16, 16).high)
+    assert between.rate == 0.9
+
+
+def test_changed_worlds_beside_the_real_one_do_not_count(made, tmp_path) -> None:
+    """Trials of the cell with another block are no trials of the cell."""
+    shutil.copytree(made.folder / "real", tmp_path / "real")
+    with TrialStore(tmp_path / "real") as table:
+        spoilt = [
+            dataclasses.replace(r, env="cell~mass=1", env_hash="h-heavy", success=False, score=0.1,
+                                reason="time_limit", episode=f"heavy-{i}")
+            for i, r in enumerate(table.all())
+        ]  # fmt: skip
+        table.add(spoilt)
+    options = dataclasses.replace(made.options, real=(tmp_path / "real",))
+    found = certify(options, tmp_path / "c.json", NOW).issued.certificate
+    assert found.real == made.issued.certificate.real
+    assert found.trust.real == made.issued.certificate.trust.real
 
 
 def test_an_old_one_is_refused(made) -> None:

@@ -44,10 +44,11 @@ export async function show(main, place, app) {
       t.calibration ? el("p", sentence(t.calibration)) : "",
       words(["policy", "real (95 % interval)", "", "simulated (95 % interval)", ""], rates.map((r) => [el("b", r.policy), interval(r.real), rate(r.real), interval(r.sim), rate(r.sim)])),
       el("details.folded", el("summary", "Measures"), words(["measure", "value", "if the trials were done again", "with other policies"], measures)),
-      t.agreement.length ? el("details.folded", el("summary", "Start by start"), words(["policy", "starts", "correlation", "what reality has with itself"], t.agreement.map((a) => [a.policy || "all", a.conditions, fmt.number(a.correlation.value, 2), a.ceiling === null ? "not repeated" : fmt.number(a.ceiling, 2)]))) : "");
+      t.agreement.length ? el("details.folded", el("summary", "Start by start"), words(["policy", "starts", "correlation", "what reality has with itself", "what a perfect simulator reaches"], t.agreement.map((a) => [a.policy || "all", a.conditions, estimate(a.correlation), a.ceiling === null ? "not repeated" : estimate(a.ceiling), a.reachable === null ? "not known" : estimate(a.reachable)]))) : "");
   }
 
   const rate = (e) => el("span.nowrap", percent(e.value), e.low === null ? el("span.muted", " (interval not known)") : ` [${percent(e.low)}, ${percent(e.high)}]`);
+  const estimate = (e) => (e.value === null ? "not defined" : `${fmt.number(e.value, 2)} ${span(e)}`);
   const span = (s) => (s ? `[${fmt.number(s.low, 2)}, ${fmt.number(s.high, 2)}]` : "–");
 
   function pairs(d) {
