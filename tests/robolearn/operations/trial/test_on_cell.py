@@ -8,13 +8,10 @@ from eval.blinded.plan import read_locked
 from eval.trials.table import read_trials
 from robolearn.cli.main import main as robolearn
 from robolearn.data.store.store import EpisodeStore
-from robolearn.inference.server import PolicyServer, ServeConfig
 from robolearn.operations.cell import opened
 from robolearn.operations.deploy import policy as deploy_policy
-from tests.mocks import BuildWalk, WalkPolicy
+from tests.mocks import BuildWalk
 from tests.robolearn.operations.trial.files import PLAN, RUNS, write_files
-
-TOKEN = "a-token-for-tests-only"
 
 
 @pytest.fixture
@@ -26,22 +23,6 @@ def files(tmp_path, monkeypatch):
     monkeypatch.setattr(opened, "take_real_time", lambda *_, **__: False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def server(monkeypatch):
-    """Somebody else's policy."""
-    monkeypatch.setenv("ROBOLEARN_TOKEN", TOKEN)
-    started: list[PolicyServer] = []
-
-    def serving(digest: str, port: int = 0) -> PolicyServer:
-        config = ServeConfig(token=TOKEN, port=port)
-        started.append(PolicyServer(WalkPolicy(), config, "theirs", digest))
-        return started[-1]
-
-    yield serving
-    for one in started:
-        one.close()
 
 
 @pytest.mark.slow
@@ -67,24 +48,3 @@ def test_trials_are_planned_run_resumed_and_unblinded(files, capsys):
     assert [names[r.alias] for r in rows] == [r.policy for r in read_trials(files / "out")]
     assert robolearn(["compare", "out"]) == 0
     assert "planned (plan" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_a_policy_on_a_server_takes_part_and_is_not_exchanged(files, capsys, server):
-    theirs = server("hash-of-theirs")
-    plan = [theirs.url if word == RUNS[1] else word for word in PLAN]
-    more = ("--start-lab", "--max-steps", "4", "--yes", "--operator", "me", "--at-most", "1")
-    assert robolearn(["trial", *plan, *more]) == 0
-    port = int(theirs.url.rpartition(":")[2])
-    theirs.close()
-    other = server("hash-of-another", port)
-    assert robolearn(["trial", "--out", "out", "--yes"]) == 2
-    assert "serves another policy than was planned" in capsys.readouterr().err
-    other.close()
-    server("hash-of-theirs", port)
-    assert robolearn(["trial", "--out", "out", "--yes"]) == 0
-    said = capsys.readouterr()
-    assert not any(name in said.out + said.err for name in ("theirs", theirs.url, RUNS[0]))
-    assert robolearn(["trial", "report", "out", "--unblind", "--json"]) == 0
-    named = {r.policy.partition("+")[0] for r in read_trials(files / "out")}
-    assert named == {RUNS[0], "theirs"}

@@ -7,10 +7,16 @@ from pathlib import Path
 import pytest
 
 from robolearn.errors import ConfigError, StoreLockedError
-from robolearn.operations.trial.on_cell import blinded_log
+from robolearn.inference.server import PolicyServer, ServeConfig
+from robolearn.operations.deploy.operator import Unattended
+from robolearn.operations.trial import on_cell
+from robolearn.operations.trial.on_cell import blinded_log, run_trials
 from robolearn.operations.trial.options import DesignOptions, TrialOptions
 from robolearn.operations.trial.planned import open_trials, trials_lock
+from tests.mocks import WalkPolicy
 from tests.robolearn.operations.trial.files import RUNS, write_files
+
+TOKEN = "a-token-for-tests-only"
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +98,55 @@ def test_what_is_logged_names_no_policy(planned, caplog):
         logging.getLogger("worker").warning("'%s' is gone", trials.key.policies[0].source)
     assert "'(policy)' is gone" in caplog.text
     assert not any(run in caplog.text for run in RUNS)
+
+
+class Nobody(Unattended):
+    """Answers nothing."""
+
+    answers = False
+
+
+def test_policies_on_servers_take_part_and_are_not_exchanged(tmp_path, monkeypatch):
+    """Somebody else's policies; where the cell would be opened, the test ends."""
+    monkeypatch.setenv("ROBOLEARN_TOKEN", TOKEN)
+
+    def opened(*_):
+        raise ConfigError("both policies are here; the cell would be opened now")
+
+    monkeypatch.setattr(on_cell, "open_cell", opened)
+    write_files(tmp_path, 29)
+
+    def serving(name: str, digest: str, port: int = 0) -> PolicyServer:
+        config = ServeConfig(token=TOKEN, port=port)
+        return PolicyServer(WalkPolicy(), config, name, digest)
+
+    def refusal(said: str, **design) -> None:
+        asked = TrialOptions(
+            out=tmp_path / "out",
+            robot=tmp_path / "cell.yaml",
+            design=DesignOptions(**design),
+            operator="me",
+        )
+        with pytest.raises(ConfigError, match=said) as refused:
+            run_trials(asked, Nobody(agreed=True))
+        assert not any(word in str(refused.value) for word in ("gull", "theirs", "ws://"))
+
+    first, second = serving("gull", "hash-of-gull"), serving("theirs", "hash-of-theirs")
+    port = int(second.url.rpartition(":")[2])
+    try:
+        policies = (first.url, second.url)
+        refusal("would be opened", policies=policies, suite=tmp_path / "suite.yaml")
+        key = open_trials(options(tmp_path)).key
+        assert {p.name.partition("+")[0] for p in key.policies} == {"gull", "theirs"}
+        second.close()
+        second = serving("theirs", "hash-of-another", port)
+        refusal("serves another policy than was planned")
+        second.close()
+        second = serving("osprey", "hash-of-theirs", port)
+        refusal("serves another name than was planned")
+        second.close()
+        second = serving("theirs", "hash-of-theirs", port)
+        refusal("would be opened")
+    finally:
+        first.close()
+        second.close()

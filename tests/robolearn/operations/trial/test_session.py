@@ -14,6 +14,7 @@ from robolearn.errors import (
     DataError,
     InferenceError,
     StoreCorruptError,
+    StoreError,
 )
 from robolearn.operations.compare import compare
 from robolearn.operations.trial import session as sessions
@@ -57,6 +58,49 @@ def test_a_session_that_dies_at_every_write_goes_on(tmp_path, after):
         assert deaths < 5 * life.writes
     assert deaths > 6
     assert told_once(trials, person) == told_once(alone, Person())
+
+
+class FullDisk(Life):
+    """From the write number ``left`` on nothing can be written any more."""
+
+    def write(self, act):
+        self.writes += 1
+        if self.left is not None and self.writes > self.left:
+            raise StoreError("the disk is full")
+        return act()
+
+
+def test_a_disk_that_is_full_at_any_write_costs_no_trial_and_repeats_none(tmp_path):
+    trials, person = plan_toy(tmp_path, trials=2), Person()
+    alone = plan_toy(tmp_path / "alone", trials=2)
+    assert live(alone, Person(), Life())
+    for left in (0, 1, 2, 3, 4, 1, 2, 0):
+        with pytest.raises(StoreError, match="disk is full"):
+            live(trials, person, FullDisk(left))
+    assert live(trials, person, Life())
+    assert told_once(trials, person) == told_once(alone, Person())
+    # What never came to an end is no failure of a policy.
+    assert {r.status for r in read_trials(tmp_path / "blind")} == {"finished", "voided"}
+
+
+def test_a_plan_that_is_edited_while_a_session_runs_stops_the_next_one(tmp_path):
+    trials = plan_toy(tmp_path, trials=2)
+    assert live(trials, Person(), Life(), at_most=2)
+    path = tmp_path / "plan.yaml"
+    before = path.read_text()
+    path.write_text(before.replace("max_steps: 8", "max_steps: 9"))
+    # The session that runs holds to what it read; whoever comes after it is refused.
+    assert live(trials, Person(), Life(), at_most=1)
+    for look in (trial_report, unblind, lambda folder: void_trial(folder, 1, "bumped")):
+        with pytest.raises(ConfigError, match="was edited"):
+            look(tmp_path)
+    # Another plan with a hash of its own does not explain these trials.
+    other = plan_toy(tmp_path / "other", trials=2, seed=1)
+    path.write_text((other.folder / "plan.yaml").read_text())
+    with pytest.raises(DataError, match="run under plan"):
+        trial_report(tmp_path)
+    path.write_text(before)
+    assert trial_report(tmp_path).done == 3
 
 
 def test_pairs_are_compared_once_whenever_the_process_dies(tmp_path):
