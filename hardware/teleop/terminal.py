@@ -7,26 +7,23 @@
             <--(nothing)--              no: presses only, as they always were
 
 Nothing waits for the answers: a terminal far away may take its time. Under the protocol Ctrl-C is a
-key like others; it is made a signal again here. A child process, the guard, gives the terminal back
-when this program dies without doing so. Protocol: https://sw.kovidgoyal.net/kitty/keyboard-protocol/
+key like others; it is made a signal again here. A guard gives the terminal back when this program
+dies without doing so. Protocol: https://sw.kovidgoyal.net/kitty/keyboard-protocol/
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
-import subprocess
-import sys
 import termios
 import threading
 import time
 import tty
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from hardware.teleop.key_codes import (
     ALIVE,
@@ -39,6 +36,7 @@ from hardware.teleop.key_codes import (
     flags_told,
     split_codes,
 )
+from hardware.teleop.terminal_guard import TerminalGuard
 from robolearn.errors import ConfigError
 
 # Disambiguate (1), types of events (2), other layouts' keys (4), all keys as escapes (8).
@@ -57,26 +55,6 @@ PING = b"\x1b[5n"
 PING_S = 0.1
 # A lone escape is a key when nothing follows it for so long [s].
 _ESCAPE_S = 0.05
-_GUARD = """
-import json, os, select, sys, termios
-ours, theirs, restore, parent = json.loads(sys.argv[1])
-watched = [0]
-try:
-    watched.append(os.pidfd_open(parent))
-except (AttributeError, OSError):
-    pass
-ready = select.select(watched, [], [])[0]
-if 0 not in ready or os.read(0, 1) != b".":
-    def plain(attributes):
-        return [*attributes[:6], [c if isinstance(c, int) else c[0] for c in attributes[6]]]
-    try:
-        os.write(1, restore.encode())
-        if plain(termios.tcgetattr(1)) == ours:
-            termios.tcsetattr(1, termios.TCSAFLUSH, [*theirs[:6], [bytes([c]) for c in theirs[6]]])
-    except (OSError, termios.error):
-        pass
-"""
-
 Protocol = Literal["presses", "events"]
 
 
@@ -126,7 +104,9 @@ class Terminal:
         ours[6][termios.VSUSP] = b"\0"
         termios.tcsetattr(self._fd, termios.TCSADRAIN, ours)
         try:
-            self._guard = self._start_guard()
+            # Popping nothing does nothing, so that the guard need not know what was pushed.
+            restore = FOCUS_OFF + PASTE_OFF + POP + self._leaving
+            self._guard = TerminalGuard(self._fd, self._settings, restore)
         except OSError:
             termios.tcsetattr(self._fd, termios.TCSADRAIN, self._settings)
             os.close(self._fd)
@@ -171,30 +151,12 @@ class Terminal:
         with contextlib.suppress(OSError, termios.error):
             self._write(self._restoring())
             termios.tcsetattr(self._fd, termios.TCSAFLUSH, self._settings)
-        try:
-            self._guard.communicate(b".", timeout=2.0)
-        except (OSError, subprocess.TimeoutExpired):
-            self._guard.kill()
-            self._guard.wait()
+        self._guard.close()
         for fd in (self._fd, self._woken, self._wake):
             os.close(fd)
 
     def _restoring(self) -> bytes:
         return FOCUS_OFF + PASTE_OFF + (POP if self._asked > 1 else b"")
-
-    def _start_guard(self) -> subprocess.Popen[bytes]:
-        ours, theirs = _plain(termios.tcgetattr(self._fd)), _plain(self._settings)
-        # Popping nothing does nothing, so the guard need not know whether anything was pushed.
-        restore = FOCUS_OFF + PASTE_OFF + POP + self._leaving
-        told = json.dumps([ours, theirs, restore.decode(), os.getpid()])
-        # In a session of its own, so that no signal of the terminal ends it first.
-        return subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _GUARD, told],
-            stdin=subprocess.PIPE,
-            stdout=self._fd,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
 
     def _write(self, data: bytes) -> None:
         with contextlib.suppress(OSError):
@@ -282,9 +244,3 @@ class Terminal:
             self._write(PUSH + QUERY)
         elif flags & _NEEDED == _NEEDED:
             self.protocol = "events"
-
-
-def _plain(attributes: list[Any]) -> list[Any]:
-    """Terminal attributes as JSON values."""
-    characters = [c if isinstance(c, int) else c[0] for c in attributes[6]]
-    return [*attributes[:6], characters]

@@ -10,6 +10,8 @@ import threading
 import tty
 from collections.abc import Callable
 
+from hardware.teleop.terminal_guard import TerminalGuard
+
 log = logging.getLogger(__name__)
 
 STOP = (" ", "\x1b")
@@ -19,7 +21,8 @@ HELP = "space or Esc: emergency stop; s: success, f: failure, q: end this trial"
 
 class Keys:
     """Reads single keys of a terminal in a thread of its own, so that the stop never waits for the
-    control loop. The terminal is left alone until :meth:`start`; :meth:`close` gives it back.
+    control loop. The terminal is left alone until :meth:`start`; :meth:`close` gives it back, and a
+    guard where the program dies before.
     """
 
     def __init__(self, terminal: int) -> None:
@@ -30,6 +33,7 @@ class Keys:
         self._line: str | None = None
         self._stop: Callable[[], None] | None = None
         self._thread: threading.Thread | None = None
+        self._guard: TerminalGuard | None = None
         self._wake = self._end = -1
 
     def start(self, stop: Callable[[], None]) -> None:
@@ -38,6 +42,10 @@ class Keys:
         self._stop = stop
         self._wake, self._end = os.pipe()
         tty.setcbreak(self._terminal)
+        try:
+            self._guard = TerminalGuard(self._terminal, self._before)
+        except OSError as error:
+            log.warning("nobody gives the terminal back should this program be killed: %s", error)
         self._thread = threading.Thread(target=self._read, name="keys", daemon=True)
         self._thread.start()
 
@@ -77,6 +85,8 @@ class Keys:
         os.close(self._end)
         os.close(self._wake)
         termios.tcsetattr(self._terminal, termios.TCSADRAIN, self._before)
+        if self._guard is not None:
+            self._guard.close()
 
     def _read(self) -> None:
         while True:

@@ -1,6 +1,8 @@
 """The operator's keys on a pseudo-terminal."""
 
 import os
+import subprocess
+import sys
 import termios
 import threading
 
@@ -49,6 +51,29 @@ def test_space_and_escape_stop_at_once_and_again(desk):
     os.write(operator, b"\x1b")
     wait_until(lambda: len(stops) == 2)
     assert set(stops) == {"keys"}
+
+
+@pytest.mark.parametrize("mode", [os.O_RDONLY, os.O_RDWR])
+def test_the_terminal_is_given_back_when_the_program_is_killed(desk, mode):
+    _, _, terminal = desk
+    before = termios.tcgetattr(terminal)
+    script = (
+        "import sys, time\n"
+        "from robolearn.cli.deploy.keys import Keys\n"
+        "Keys(0).start(print)\n"
+        "print('there', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    given = os.open(os.ttyname(terminal), mode | os.O_NOCTTY)
+    program = subprocess.Popen([sys.executable, "-c", script], stdin=given, stdout=subprocess.PIPE)
+    os.close(given)
+    assert program.stdout is not None
+    assert program.stdout.readline() == b"there\n"
+    assert not termios.tcgetattr(terminal)[3] & termios.ICANON
+    program.kill()
+    program.wait()
+    program.stdout.close()
+    wait_until(lambda: termios.tcgetattr(terminal) == before)
 
 
 def test_the_terminal_is_given_back_as_it_was(desk):
