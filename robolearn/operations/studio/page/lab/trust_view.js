@@ -48,8 +48,9 @@ export async function show(main, place, app) {
   }
 
   const rate = (e) => el("span.nowrap", percent(e.value), e.low === null ? el("span.muted", " (interval not known)") : ` [${percent(e.low)}, ${percent(e.high)}]`);
-  const estimate = (e) => (e.value === null ? "not defined" : `${fmt.number(e.value, 2)} ${span(e)}`);
-  const span = (s) => (s ? `[${fmt.number(s.low, 2)}, ${fmt.number(s.high, 2)}]` : "–");
+  const estimate = (e) => (e.value === null ? "not defined" : `${fmt.number(e.value, 2)} ${ends(e.low, e.high)}`);
+  const span = (s) => (s ? ends(...s) : "–");
+  const ends = (low, high) => `[${fmt.number(low, 2)}, ${fmt.number(high, 2)}]`;
 
   function pairs(d) {
     if (!d.pairs.length) return "";
