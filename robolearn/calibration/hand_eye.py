@@ -235,7 +235,8 @@ def require_enough(pairs: PosePairs) -> None:
     R = pairs.T_base_tool[:, :3, :3]
     turns = rotvecs_from_rotations(R[first].transpose(0, 2, 1) @ R[second])
     largest = float(np.degrees(np.linalg.norm(turns, axis=1).max()))
-    spread = np.sqrt(np.linalg.eigvalsh(turns.T @ turns / len(turns)))
+    # Rounding may leave a variance that is none a little below 0.
+    spread = np.sqrt(np.maximum(np.linalg.eigvalsh(turns.T @ turns / len(turns)), 0.0))
     beside = float(np.degrees(spread[1]))
     if largest < LEAST_TURN_DEG or beside < LEAST_SECOND_TURN_DEG:
         raise DataError(

@@ -11,10 +11,16 @@ import numpy as np
 from robolearn.calibration.boards import BoardFinder, View, intrinsics, seen_pose
 from robolearn.calibration.hand_eye import PosePairs, Setup
 from robolearn.calibration.rig import Mount
-from robolearn.capture.config import CaptureLens, CaptureSet
+from robolearn.calibration.unseen_board import why_unseen
+from robolearn.capture.config import CaptureCamera, CaptureLens, CaptureSet
 from robolearn.capture.folder import Capture, Frame
 from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import Pose
+from robolearn.shapes import Floats
+
+# A lens is another one beyond this share of its focal length, and so many standard errors of what
+# the board says; or when its centre lies so far away, as a share of the picture.
+_OFF_SHARE, _UNSURE, _BESIDE = 0.03, 5.0, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,44 @@ def board_views(capture: Capture, frames: Sequence[Frame]) -> tuple[BoardView, .
     finder = BoardFinder(board.board())
     found = ((f, finder.find(f.picture())) for f in frames)
     return tuple(BoardView(frame, view) for frame, view in found if view is not None)
+
+
+def unseen_problem(capture: Capture, camera: str, frames: Sequence[Frame]) -> str:
+    """Why the board is in none of a camera's pictures, as a sentence."""
+    board = capture.config.board
+    why = "" if board is None else why_unseen(board.board(), [f.picture() for f in frames])
+    return f"camera '{camera}': the board is in none of {len(frames)} picture(s): " + (
+        why or "show all of it; do squares and dictionary of capture.yaml match the print?"
+    )
+
+
+def lens_problem(camera: str, config: CaptureCamera, seen: Sequence[BoardView]) -> str:
+    """What speaks against the lens that capture.yaml gives, by the camera's pictures of the board;
+    "" where nothing does, or they tell too little.
+    """
+    given = config.lens
+    if given is None:
+        return ""
+    try:
+        found = intrinsics([b.view for b in seen if b.frame.set.camera == camera], config.size)
+    except DataError:
+        return ""
+    unsure = _UNSURE * np.array(found.focal_error_px)
+    focal, told = np.array(found.focal_px), np.array(given.focal_px)
+    beside = np.abs(np.array(found.centre_px) - given.centre_px) / np.array(config.size)
+    far = (np.abs(told - focal) > np.maximum(_OFF_SHARE * focal, unsure)).any()
+    if not far and beside.max() < _BESIDE:
+        return ""
+    return (
+        f"camera '{camera}': the lens of capture.yaml is another one than that of its pictures:"
+        f" focal_px {_pair(told)}, centre_px {_pair(given.centre_px)}; the board in them says"
+        f" {_pair(focal)} and {_pair(found.centre_px)}. Intrinsics of another picture size are"
+        " scaled with it, those of a crop moved; without 'lens' it is found from the board"
+    )
+
+
+def _pair(values: Sequence[float] | Floats) -> str:
+    return f"{values[0]:.0f} {values[1]:.0f}"
 
 
 def carried_by(capture: Capture, entry: CaptureSet) -> Mount:

@@ -7,6 +7,7 @@ the poses: cameras of a scan look at one place, and how far that is does not dep
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from robolearn.capture.clocks import Level, clock_problems
 from robolearn.capture.folder import Capture, Frame, matrix
+from robolearn.capture.registered import turned_depth
 from robolearn.capture.sharpness import WIDEST_EDGE_PX, Grey, edge_px
 from robolearn.errors import DataError
 from robolearn.geometry import Pose, Vector, VectorRows
@@ -70,16 +72,21 @@ def check_capture(capture: Capture) -> CaptureReport:
     good = list(capture.frames)
     good = _without(good, _bad_poses, findings)
     sharpness: dict[str, float] = {}
-    good = _without(good, lambda frames: _unreadable(frames, sharpness), findings)
+    digests: dict[str, bytes] = {}
+    good = _without(good, lambda frames: _unreadable(frames, sharpness, digests), findings)
     good = _without(good, lambda frames: _blurred(frames, sharpness), findings)
+    good = _without(good, lambda frames: _copies(frames, digests), findings)
     findings += [Finding(level, what) for level, what in clock_problems(capture)]
     findings += _units(capture, good)
-    findings += _too_few(capture, good)
+    findings += _turned(good)
+    findings += list(_too_few(capture, good, findings))
     return CaptureReport(tuple(findings), tuple(good), sharpness)
 
 
-def _too_few(capture: Capture, good: Sequence[Frame]) -> Iterator[Finding]:
-    """Sets of which less than half can be used."""
+def _too_few(
+    capture: Capture, good: Sequence[Frame], findings: Sequence[Finding]
+) -> Iterator[Finding]:
+    """Sets of which less than half can be used, with what most of the others lack."""
     for entry in capture.config.sets:
         everyone = [f for f in capture.frames if f.set.name == entry.name]
         left = [f for f in good if f.set.name == entry.name]
@@ -90,6 +97,10 @@ def _too_few(capture: Capture, good: Sequence[Frame]) -> Iterator[Finding]:
             f"only {len(left)} of {len(everyone)} pictures of {what} can be used; at least half of"
             " them are needed: take it again"
         )
+        names = {f.name for f in everyone}
+        usual = max(findings, key=lambda f: len(names.intersection(f.frames)), default=None)
+        if usual is not None and names.intersection(usual.frames):
+            text += f" ({usual.what})"
         # Without one object seen by itself the table is still worth something.
         yield Finding("warning" if entry.purpose == "object" else "error", text)
 
@@ -196,7 +207,7 @@ def _bad_poses(frames: Sequence[Frame]) -> Iterable[tuple[Frame, str]]:
 
 
 def _unreadable(
-    frames: Sequence[Frame], sharpness: dict[str, float]
+    frames: Sequence[Frame], sharpness: dict[str, float], digests: dict[str, bytes]
 ) -> Iterable[tuple[Frame, str]]:
     for frame in frames:
         try:
@@ -212,6 +223,7 @@ def _unreadable(
             yield frame, "the file is missing" if missing else str(error)
             continue
         grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+        digests[frame.name] = hashlib.blake2b(image.tobytes(), digest_size=16).digest()
         sharpness[frame.name] = float(cv2.Laplacian(grey, cv2.CV_64F).var())
         why = picture_problem(np.asarray(grey, dtype=np.uint8))
         if why:
@@ -225,6 +237,29 @@ def _blurred(frames: Sequence[Frame], sharpness: dict[str, float]) -> Iterable[t
     for frame in frames:
         if sharpness[frame.name] < BLURRED * usual[frame.set.name]:
             yield frame, "blurred; stand still while the picture is taken"
+
+
+def _copies(frames: Sequence[Frame], digests: dict[str, bytes]) -> Iterable[tuple[Frame, str]]:
+    """Pictures of a set that are another one's, to the pixel: no camera takes one twice. Views that
+    stand still (a background) may be drawn ones.
+    """
+    first: dict[tuple[str, bytes], str] = {}
+    for frame in frames:
+        if frame.set.purpose not in ("lens", "handeye", "scan", "object"):
+            continue
+        before = first.setdefault((frame.set.name, digests[frame.name]), frame.name)
+        if before != frame.name:
+            why = "to the pixel: the camera's pictures froze, or files were copied"
+            yield frame, f"the picture is that of {before}, {why}"
+
+
+def _turned(frames: Sequence[Frame]) -> Iterator[Finding]:
+    """Cameras whose depth lies in their pictures of the table the wrong way."""
+    scanned = [f for f in frames if f.set.purpose == "scan"]
+    for camera in sorted({f.set.camera for f in scanned}):
+        what = turned_depth([f for f in scanned if f.set.camera == camera])
+        if what:
+            yield Finding("error", f"camera '{camera}': {what}")
 
 
 def _units(capture: Capture, frames: Sequence[Frame]) -> list[Finding]:

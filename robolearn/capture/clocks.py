@@ -32,6 +32,10 @@ _APART_M, _CLEARLY = 0.004, 4.0
 # Rows this far apart tell where the arm was in between [s]; farther apart, if it did not move by
 # more than that [rad].
 _GAP_S, _GAP_RAD = 0.2, 0.01
+# What people take for seconds.
+_UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
+# An arm's record has rows more often than this [s], where it has so many.
+_RARE_S, _MANY = 5.0, 20
 # An arm that stands is slower [rad/s].
 _STANDS = 0.02
 
@@ -132,11 +136,27 @@ def clock_problems(capture: Capture) -> list[tuple[Level, str]]:
         text = (
             f"clocks are out of step: {outside} of {len(times)} pictures were taken outside the"
             f" arm's record (pictures {times.min():.2f} to {times.max():.2f} s, arm {low:.2f} to"
-            f" {high:.2f} s); stamp both with one clock, or subtract the offset"
+            f" {high:.2f} s){_other_unit(times, low, high)}; stamp both with one clock, or subtract"
+            " the offset"
         )
         return [*found, ("error", text)]
+    if len(record.t_s) >= _MANY and (apart := float(np.median(np.diff(record.t_s)))) > _RARE_S:
+        text = (
+            f"the rows of robot.csv lie {apart:.3g} s apart: are these milliseconds? t_s is in"
+            " seconds, of pictures and of the arm"
+        )
+        found.append(("warning", text))
     text = _poses(capture, record, stamped) or _standing(record, stamped)
     return [*found, ("error", text)] if text else found
+
+
+def _other_unit(times: Floats, low: float, high: float) -> str:
+    """The unit by which most pictures would lie within the arm's record; "" where none does."""
+    for name, factor in _UNITS.items():
+        inside = (times / factor >= low - _EDGE_S) & (times / factor <= high + _EDGE_S)
+        if 2 * int(inside.sum()) >= len(times):
+            return f": {int(inside.sum())} of them fit when their t_s are {name}, not seconds"
+    return ""
 
 
 def _by_hand(frame: Frame, armed: Collection[str]) -> bool:

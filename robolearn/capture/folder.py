@@ -22,6 +22,8 @@ from robolearn.shapes import Picture
 
 SCHEMA = 1
 COLUMNS = ("file", "depth", "mask", "t_s", "T_base_tool", "T_world_camera")
+# Where depth ends, its numbers do, too: some cameras write this where they measured nothing.
+_NOT_MEASURED = np.iinfo(np.uint16).max
 DepthPicture = Float32[NDArray[np.float32], "h w"]
 # Of every pixel the number of the object that it shows (the first of capture.yaml is 1); 0: none.
 MaskPicture = UInt16[NDArray[np.uint16], "h w"]
@@ -61,7 +63,9 @@ class Frame:
         return np.ascontiguousarray(image[..., ::-1], dtype=np.uint8)
 
     def depth_m(self) -> DepthPicture:
-        """Depth along the optical axis [m]; 0 where nothing was measured."""
+        """Depth along the optical axis [m]; 0 where nothing was measured: what says 0, or the
+        largest number that there is.
+        """
         if self.depth_file is None or self.camera.depth is None:
             raise DataError(f"{self.name} has no depth picture")
         there = self.depth_file.is_file()
@@ -73,7 +77,8 @@ class Frame:
                 f" {got}"
             )
         self._require_size(raw.shape, self.depth_file)
-        return np.asarray(raw, dtype=np.float32) * np.float32(self.camera.depth.scale_m)
+        there_is = np.where(raw == _NOT_MEASURED, 0, raw)
+        return np.asarray(there_is, dtype=np.float32) * np.float32(self.camera.depth.scale_m)
 
     def mask(self) -> MaskPicture:
         """Which object every pixel shows (of a set with ``purpose: object``: whether its own)."""

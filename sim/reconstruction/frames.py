@@ -17,7 +17,13 @@ import numpy as np
 from robolearn.calibration.boards import BoardFinder
 from robolearn.calibration.hand_eye_causes import calibrate
 from robolearn.capture.board_depth import depth_problem
-from robolearn.capture.board_views import BoardView, board_views, hand_eye_pairs, lens_of
+from robolearn.capture.board_views import (
+    BoardView,
+    board_views,
+    hand_eye_pairs,
+    lens_of,
+    lens_problem,
+)
 from robolearn.capture.config import CaptureLens, Mount
 from robolearn.capture.folder import Capture, Frame, matrix
 from robolearn.errors import DataError
@@ -117,6 +123,10 @@ def posed_frames(capture: Capture, frames: Sequence[Frame]) -> Posed:
     notes: list[str] = []
     seen = _seen(capture, frames)
     lenses = _lenses(capture, frames, seen, notes)
+    for camera in lenses:
+        wrong = lens_problem(camera, capture.config.cameras[camera], seen)
+        if wrong:
+            raise DataError(f"{capture.path}: {wrong}")
     level, depth = depth_problem(seen, lenses)
     if level == "error":
         raise DataError(f"{capture.path}: {depth}")

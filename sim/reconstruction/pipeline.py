@@ -23,7 +23,8 @@ from sim.reconstruction.apart.joining import Joined, joined_elsewhere, joined_to
 from sim.reconstruction.apart.turned import turned_objects
 from sim.reconstruction.appearance import RGB, filled_picture, painted, usual
 from sim.reconstruction.bodies import Body, make_body
-from sim.reconstruction.frames import Assumed, PosedFrame, WorldFrame, posed_frames
+from sim.reconstruction.contradictions import contradiction, mirrored
+from sim.reconstruction.frames import Assumed, Posed, PosedFrame, WorldFrame, posed_frames
 from sim.reconstruction.objects import find_clusters, name_clusters, scan_object
 from sim.reconstruction.plane import Table, find_table, misplaced
 from sim.reconstruction.refine import register
@@ -34,6 +35,8 @@ from sim.reconstruction.texture import Atlas, Texture, flat_spots, lay_out, text
 HELD_OUT_EVERY = 6
 # Fewer pictures leave too much unseen; more of the frames wrong than this share is no accident.
 LEAST_FRAMES, WORST_SHARE = 6, 0.34
+# A table that is bent by so much more than depth scatters [m] is looked at for causes.
+_BENT_M = 0.001
 # Height of the box that is reconstructed, and how far it goes when nobody says [m].
 _HEIGHT_M, _REACH_M = 0.35, 0.45
 # The note of capture.yaml that says how depth was computed that no camera measured.
@@ -108,7 +111,7 @@ def place_scan(capture: Capture) -> PlacedScan:
     posed = posed_frames(capture, scanned)
     left_out |= posed.unposed
     noise = max(d.noise_m for f in posed.frames if (d := f.frame.camera.depth) is not None)
-    table, assumed = find_table(posed.frames, posed.world, noise)
+    table, assumed = _table(capture, posed, noise)
     if COMPUTED in capture.config.notes:
         computed = Assumed(
             "depth of the scan", "computed from colours", capture.config.notes[COMPUTED]
@@ -116,6 +119,14 @@ def place_scan(capture: Capture) -> PlacedScan:
         assumed.append(computed)
     frames = [f.moved(table.T_table_world) for f in posed.frames]
     kept = _believed(frames, noise, left_out, said)
+    if len(kept) < len(frames) or table.rms_m > noise + _BENT_M:
+        why = contradiction(frames)
+        if why:
+            raise DataError(
+                f"{capture.path}: pictures disagree about where the table is (it is flat to"
+                f" {1e3 * table.rms_m:.1f} mm in all of them, {len(frames) - len(kept)} see another"
+                f" one): {why}"
+            )
     return PlacedScan(
         tuple(kept),
         posed.world,
@@ -149,6 +160,7 @@ def reconstruct(
     low, high = _workspace(capture, scan.table, given, assumed)
     registered = register(scan.frames, given, low, high, noise)
     tell(registered.note)
+    said += [registered.doubt] if registered.doubt else []
     held_out = tuple(f for f in registered.frames if f.name in kept_back)
     used = tuple(f for f in registered.frames if f.name not in kept_back)
     clock.stage("registration")
@@ -160,8 +172,8 @@ def reconstruct(
     if not clusters and not turned:
         raise SceneError(
             f"{capture.path}: nothing stands on the table within {np.round(low, 2).tolist()} to"
-            f" {np.round(high, 2).tolist()} m; check workspace in capture.yaml, and the depth's"
-            " range"
+            f" {np.round(high, 2).tolist()} m{mirrored(used, low, high)}; check workspace in"
+            " capture.yaml, and the depth's range"
         )
     named, about, guessed = name_clusters(clusters, objects, turned)
     assumed += guessed
@@ -234,6 +246,17 @@ class _Clock:
         self.seconds[name], self._last = round(now - self._last, 2), now
 
 
+def _table(capture: Capture, posed: Posed, noise_m: float) -> tuple[Table, list[Assumed]]:
+    """The table; where there is none, what would make it one is said."""
+    try:
+        return find_table(posed.frames, posed.world, noise_m)
+    except DataError as error:
+        why = contradiction(posed.frames)
+        raise DataError(
+            f"{capture.path}: {error}{f'. Most likely {why}' if why else ''}"
+        ) from error
+
+
 def _believed(
     frames: Sequence[PosedFrame], noise_m: float, left_out: dict[str, str], said: list[str]
 ) -> list[PosedFrame]:
@@ -241,11 +264,14 @@ def _believed(
     wrong = misplaced(frames, noise_m)
     if len(wrong) > WORST_SHARE * len(frames):
         name, why = next(iter(wrong.items()))
+        cause = contradiction(frames) or (
+            "their poses are wrong. The usual causes: pictures and arm stamped by clocks that are"
+            " out of step, a wrong place of the camera on the flange, a camera that slipped, poses"
+            " in other units than metres"
+        )
         raise DataError(
             f"{len(wrong)} of {len(frames)} pictures disagree about where the table is ({name}"
-            f" {why}): their poses are wrong. The usual causes: pictures and arm stamped by clocks"
-            " that are out of step, a wrong place of the camera on the flange, a camera that"
-            " slipped, poses in other units than metres"
+            f" {why}): {cause}"
         )
     for name, why in wrong.items():
         left_out[name] = why

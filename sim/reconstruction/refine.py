@@ -50,6 +50,8 @@ class Registered:
     before_m: float
     after_m: float
     note: str
+    # What to look at when pictures had to be moved by more than poses are usually off.
+    doubt: str = ""
 
 
 def register(
@@ -91,8 +93,16 @@ def register(
         f" {np.degrees(np.median(moves[:, 1])):.2f} degrees, median; at most"
         f" {1e3 * moves[:, 0].max():.1f} mm and {np.degrees(moves[:, 1].max()):.2f})"
     )
+    move_m, turn_rad = (float(v) for v in np.median(moves, axis=0))
+    doubt = ""
+    if move_m > _USUAL[0] or turn_rad > _USUAL[1]:
+        doubt = (
+            f"pictures had to be moved by {1e3 * move_m:.1f} mm and {np.degrees(turn_rad):.1f}"
+            " degrees (median) to agree: check the lens, the camera's place and the clocks; sizes"
+            " may be off by as much"
+        )
     placed = tuple(f.moved(poses[f.name] @ inverse(given[f.name])) for f in frames)
-    return Registered(placed, True, before, after, note)
+    return Registered(placed, True, before, after, note, doubt)
 
 
 class _Cloud:

@@ -32,6 +32,8 @@ Inertia = Float64[NDArray[np.float64], "3 3"]
 MoveCovariance = Float64[NDArray[np.float64], "6 6"]
 # Points of which none says the number of another's; colours of them.
 OwnPoints = Float64[NDArray[np.float64], "_ 3"]
+# Where cameras are, not one for each of other things.
+OwnPoses = Float64[NDArray[np.float64], "_ 4 4"]
 # Where corners of faces lie in a picture, 0 to 1; corners of tiles [px].
 TexturePoints = Float64[NDArray[np.float64], "_ 2"]
 Corners = Int64[NDArray[np.int64], "_ 2"]

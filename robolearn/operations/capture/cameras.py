@@ -13,7 +13,14 @@ from hardware.cell.yaml_edit import set_value
 from robolearn.calibration.rig import FoundCamera, Rig, RigCamera, RigView, calibrate_rig
 from robolearn.calibration.rig_fit import LensNumbers
 from robolearn.capture.board_depth import depth_problem
-from robolearn.capture.board_views import BoardView, board_views, carried_by, straightened
+from robolearn.capture.board_views import (
+    BoardView,
+    board_views,
+    carried_by,
+    lens_problem,
+    straightened,
+    unseen_problem,
+)
 from robolearn.capture.check import check_capture
 from robolearn.capture.config import CaptureLens
 from robolearn.capture.folder import Capture, Frame, matrix, read_capture
@@ -85,11 +92,17 @@ def calibrate_cameras(folder: Path, *, find_lenses: bool = False) -> RigCalibrat
         for name, c in capture.config.cameras.items()
         if any(b.frame.set.camera == name for b in seen)
     ]
+    shown = {c.name for c in cameras}
+    unseen = {
+        name: unseen_problem(capture, name, mine)
+        for name in capture.config.cameras
+        if name not in shown and (mine := [f for f in frames if f.set.camera == name])
+    }
     if not cameras:
-        raise DataError(
-            f"{folder}: the board is in none of {len(frames)} picture(s): show all of it; do"
-            " squares and dictionary of capture.yaml match the print?"
-        )
+        raise DataError(f"{folder}: {'; '.join(unseen.values()) or 'no picture of the board'}")
+    wrong = [lens_problem(c.name, capture.config.cameras[c.name], seen) for c in cameras]
+    if any(wrong) and not find_lenses:
+        raise DataError(f"{folder}: {'; '.join(text for text in wrong if text)}")
     kept = {c.name for c in cameras if c.lens is not None}
     lenses = {n: c.lens for n, c in capture.config.cameras.items() if c.lens}
     notes = _depth_notes(folder, seen, lenses)
@@ -100,9 +113,8 @@ def calibrate_cameras(folder: Path, *, find_lenses: bool = False) -> RigCalibrat
     new = {c.name: _as_lens(c.lens) for c in found.cameras if c.name not in lenses}
     notes += _depth_notes(folder, seen, new)
     findings = [*(f.what for f in report.findings), *notes]
-    shown = {c.name for c in cameras}
     findings += [
-        f"camera '{name}': the board is in none of its pictures"
+        unseen.get(name, f"camera '{name}': the board is in none of its pictures")
         for name in capture.config.cameras
         if name not in shown
     ]

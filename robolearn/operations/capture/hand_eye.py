@@ -14,6 +14,8 @@ from robolearn.capture.board_views import (
     board_views,
     hand_eye_pairs,
     lens_of,
+    lens_problem,
+    unseen_problem,
 )
 from robolearn.capture.check import check_capture
 from robolearn.capture.clocks import poses_at, read_record
@@ -37,6 +39,11 @@ def calibrate_hand_eye_pictures(folder: Path, camera: str = "") -> HandEyeCalibr
     wanted = _camera(capture, camera)
     frames = [f for f in report.usable if f.set.camera == wanted and f.set.purpose != "background"]
     seen = board_views(capture, frames)
+    if not seen:
+        raise DataError(unseen_problem(capture, wanted, frames))
+    wrong = lens_problem(wanted, capture.config.cameras[wanted], seen)
+    if wrong:
+        raise DataError(f"{folder}: {wrong}")
     lens, note = lens_of(capture, wanted, seen)
     level, depth = depth_problem(seen, {wanted: lens})
     if level == "error":
@@ -105,11 +112,6 @@ def _nothing(capture: Capture, camera: str, seen: int, of: int) -> str:
     mount = capture.config.cameras[camera].mount
     board = capture.config.board
     where = "table" if board is None else board.where
-    if seen == 0:
-        return (
-            f"camera '{camera}': the board is in none of {of} picture(s): show all of it; do"
-            " squares and dictionary of capture.yaml match the print?"
-        )
     if (mount, where) not in (("flange", "table"), ("table", "flange")):
         return (
             f"camera '{camera}' is fixed to the {mount} and the board to the {where}: one of both"

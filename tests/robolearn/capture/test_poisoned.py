@@ -1,4 +1,4 @@
-"""Eight ways to spoil a capture: each is named, by the checks or by the calibration."""
+"""Ways to spoil a capture: each is named, by the checks or by the calibration."""
 
 from __future__ import annotations
 
@@ -126,6 +126,71 @@ def _mirrored(folder: Path) -> None:
     _poses(folder, lambda k, T: mirror @ T)
 
 
+def _files(folder: Path, pattern: str, edit: Callable[[np.ndarray], np.ndarray]) -> None:
+    for path in (folder / "handeye").glob(pattern):
+        image = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+        assert image is not None
+        cv2.imwrite(str(path), np.ascontiguousarray(edit(image)))
+
+
+def _mirror_images(folder: Path) -> None:
+    _files(folder, "*.png", lambda image: image[:, ::-1])
+
+
+def _upside_down(folder: Path) -> None:
+    """Somebody turned the pictures, and not their depth."""
+    _files(folder, "??????.png", lambda image: image[::-1, ::-1])
+
+
+def _frozen_depth(folder: Path) -> None:
+    _files(folder, "*.depth.png", lambda depth: np.full_like(depth, int(np.median(depth))))
+
+
+def _lens(folder: Path) -> None:
+    """Intrinsics of pictures of half the size."""
+    half = {"focal_px": [190.0, 190.0], "centre_px": [99.5, 74.5]}
+    change(folder, lambda raw: raw["cameras"]["wrist"]["lens"].update(half))
+
+
+def _copied(folder: Path) -> None:
+    """Three pictures, four times each."""
+    for k in range(3, 12):
+        for kind in ("png", "depth.png"):
+            name = folder / "handeye" / f"{k % 3:06d}.{kind}"
+            shutil.copy(name, folder / "handeye" / f"{k:06d}.{kind}")
+
+    def rows(every: list[dict[str, str]]) -> None:
+        for k, row in enumerate(every):
+            row["T_base_tool"], row["t_s"] = (every[k % 3][n] for n in ("T_base_tool", "t_s"))
+
+    rewrite(folder, rows)
+
+
+def _two_units(folder: Path) -> None:
+    """Times of the pictures in nanoseconds and in milliseconds, one after the other."""
+
+    def rows(every: list[dict[str, str]]) -> None:
+        for k, row in enumerate(every):
+            row["t_s"] = repr(float(row["t_s"]) * (1e9 if k % 2 else 1e3))
+
+    rewrite(folder, rows)
+
+
+def _milliseconds(folder: Path) -> None:
+    """All times of pictures and arm."""
+
+    def rows(every: list[dict[str, str]]) -> None:
+        for row in every:
+            row["t_s"] = repr(1e3 * float(row["t_s"]))
+
+    rewrite(folder, rows)
+    path = folder / "robot.csv"
+    head, *lines = path.read_text().splitlines()
+    cells = [line.partition(",") for line in lines]
+    rest = [f"{1e3 * float(t):.0f},{joints}" for t, _, joints in cells]
+    path.write_text("\n".join([head, *rest]) + "\n")
+
+
 POISONS: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     "wrong board size": (_board, ("The board is 1.2", "measure the side of its squares")),
     "swapped poses": (_swapped, ("exchanged: handeye/000002.png handeye/000007.png",)),
@@ -144,6 +209,19 @@ POISONS: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
         ("clocks are out of step", "s before"),
     ),
     "depth in other units": (_units, ("depth is in other units", "by about 0.1")),
+    "mirror images": (_mirror_images, ("it is in their mirror images", "left and right exchanged")),
+    "pictures upside down": (_upside_down, ("turned by 180 degrees in their pictures",)),
+    "frozen depth": (_frozen_depth, ("depth does not follow the board's tilt",)),
+    "lens of another size": (
+        _lens,
+        ("the lens of capture.yaml is another one", "focal_px 190 190", "the board in them says"),
+    ),
+    "copied pictures": (
+        _copied,
+        ("picture is that of handeye/000000.png, to the pixel", "only 3 of 12 pictures"),
+    ),
+    "times of two units": (_two_units, ("6 of them fit when their t_s are milliseconds",)),
+    "times in milliseconds": (_milliseconds, ("lie 50 s apart: are these milliseconds?",)),
     "left-handed poses": (_mirrored, ("left-handed (determinant -1)", "only 0 of 12")),
 }
 

@@ -1,0 +1,83 @@
+"""Tells whether depth pictures lie as their pictures do, by edges: where depth jumps, colours do.
+
+Objects end at the same pixels of both. When edges of depth lie on those of the picture after depth
+was mirrored or turned, and not as it is, one of both was stored the other way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+from jaxtyping import Bool
+from numpy.typing import NDArray
+
+from robolearn.capture.folder import DepthPicture, Frame
+from robolearn.shapes import FloatRows, Floats, Picture
+
+# Pictures are made so wide [px]; so many are looked at, evenly, and so many must have edges.
+_WIDTH, _PICTURES, _LEAST = 160, 24, 5
+# Depth jumps by this share of itself from one pixel to the next; a picture has so many such pixels.
+_JUMP, _EDGES = 0.04, 30
+# How much stronger the picture's edges are where depth jumps when it is turned than as it is, in
+# the middle; and the share of the pictures in which they are stronger at all.
+_CLEARLY, _IN_MOST = 1.3, 0.75
+_TURNS = {
+    "left and right exchanged": 1,
+    "upside down and mirrored": 0,
+    "turned by 180 degrees": -1,
+}
+_Edges = Bool[NDArray[np.bool_], "h w"]
+
+
+def turned_depth(frames: Sequence[Frame]) -> str:
+    """What is wrong with how depth of a camera's pictures lies in them; "" where nothing is, or
+    they have too few edges to tell.
+    """
+    shown = [f for f in frames if f.depth_file is not None]
+    found = [_agreement(f) for f in shown[:: max(1, len(shown) // _PICTURES)]]
+    rows = np.array([row for row in found if row is not None])
+    if len(rows) < _LEAST:
+        return ""
+    for k, how in enumerate(_TURNS, start=1):
+        better: Floats = rows[:, k] / rows[:, 0]
+        if float(np.median(better)) > _CLEARLY and float((better > 1.0).mean()) >= _IN_MOST:
+            return (
+                f"depth pictures lie {how} in their pictures: edges of both lie on each other when"
+                " one of them is turned; write both as the camera sees them"
+            )
+    return ""
+
+
+def _agreement(frame: Frame) -> list[float] | None:
+    """How strong the picture's edges are where depth jumps, over their mean: with depth as it is,
+    and turned in every way; None for a picture without such jumps.
+    """
+    slopes = _slopes(frame.picture())
+    size = (slopes.shape[1], slopes.shape[0])
+    depth = frame.depth_m()
+    jumps = _jumps(cv2.resize(depth, size, interpolation=cv2.INTER_NEAREST))
+    if int(jumps.sum()) < _EDGES:
+        return None
+    whole = float(slopes.mean())
+    if whole <= 0.0:
+        return None
+    turned = [jumps, *(cv2.flip(jumps.astype(np.uint8), k) > 0 for k in _TURNS.values())]
+    return [max(1e-3, float(slopes[edges].mean()) / whole) for edges in turned]
+
+
+def _slopes(picture: Picture) -> FloatRows:
+    """How steep a picture's colours are, smoothed by a pixel or two ``[h, w]``."""
+    height, width = picture.shape[:2]
+    size = (_WIDTH, max(1, round(height * _WIDTH / width)))
+    small = cv2.resize(picture, size, interpolation=cv2.INTER_AREA).astype(np.float32)
+    slope = np.hypot(cv2.Sobel(small, cv2.CV_32F, 1, 0), cv2.Sobel(small, cv2.CV_32F, 0, 1))
+    return np.asarray(cv2.blur(slope.max(axis=2), (3, 3)), dtype=np.float64)
+
+
+def _jumps(depth: DepthPicture) -> _Edges:
+    """Where depth jumps; beside pixels without depth nobody knows."""
+    cell = np.ones((3, 3), np.uint8)
+    far, near = cv2.dilate(depth, cell), cv2.erode(depth, cell)
+    return np.asarray((near > 0) & (far - near > _JUMP * np.maximum(near, 1e-6)), dtype=np.bool_)
