@@ -48,7 +48,7 @@ SKIPPED: dict[str, int] = {
     "rendering.md": 1,
     "results.md": 54,
     "robots.md": 3,
-    "real_to_sim.md": 10,
+    "real_to_sim.md": 11,
     "scene_format.md": 4,
     "statistics.md": 1,
     "studio.md": 2,

@@ -78,6 +78,15 @@ def read_record(folder: Path) -> ArmRecord | None:
     path = folder / "robot.csv"
     if not path.is_file():
         return None
+    t_s, q = joint_table(path)
+    order = np.argsort(t_s, kind="stable")
+    return ArmRecord(t_s[order], q[order])
+
+
+def joint_table(path: Path) -> tuple[Floats, FloatRows]:
+    """Times ``[n]`` [s] and joints ``[n, j]`` [rad] of a CSV with the columns t_s, q1 ..., in the
+    order of its rows. DataError for a file that is none.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             rows = list(csv.DictReader(stream))
@@ -96,8 +105,7 @@ def read_record(folder: Path) -> ArmRecord | None:
         ) from error
     if not len(t_s):
         raise DataError(f"'{path}' needs a column t_s with the times of its rows [s]")
-    order = np.argsort(t_s, kind="stable")
-    return ArmRecord(t_s[order], q.reshape(len(t_s), len(names))[order])
+    return t_s, q.reshape(len(t_s), len(names))
 
 
 def poses_at(

@@ -20,8 +20,12 @@ from robolearn.shapes import FloatRows, Floats, Picture
 _WIDTH, _PICTURES, _LEAST = 160, 24, 5
 # Depth jumps by this share of itself from one pixel to the next; a picture has so many such pixels.
 _JUMP, _EDGES = 0.04, 30
-# How much stronger the picture's edges are where depth jumps when it is turned than as it is, in
-# the middle; and the share of the pictures in which they are stronger at all.
+# Edges are as strong as what is around them, within [px]; flatter colours have none (grey levels).
+_AROUND, _FLAT = 21, 4.0
+# Where depth jumps the picture's edges are about as strong as elsewhere, and so much stronger when
+# it is turned, in the middle picture.
+_NONE, _THERE = 1.25, 1.5
+# So many times as strong as before, and stronger at all in this share of the pictures.
 _CLEARLY, _IN_MOST = 1.3, 0.75
 _TURNS = {
     "left and right exchanged": 1,
@@ -42,7 +46,9 @@ def turned_depth(frames: Sequence[Frame]) -> str:
         return ""
     for k, how in enumerate(_TURNS, start=1):
         better: Floats = rows[:, k] / rows[:, 0]
-        if float(np.median(better)) > _CLEARLY and float((better > 1.0).mean()) >= _IN_MOST:
+        given, other = float(np.median(rows[:, 0])), float(np.median(rows[:, k]))
+        clear = given < _NONE and other > _THERE and float(np.median(better)) > _CLEARLY
+        if clear and float((better > 1.0).mean()) >= _IN_MOST:
             return (
                 f"depth pictures lie {how} in their pictures: edges of both lie on each other when"
                 " one of them is turned; write both as the camera sees them"
@@ -51,8 +57,8 @@ def turned_depth(frames: Sequence[Frame]) -> str:
 
 
 def _agreement(frame: Frame) -> list[float] | None:
-    """How strong the picture's edges are where depth jumps, over their mean: with depth as it is,
-    and turned in every way; None for a picture without such jumps.
+    """How strong the picture's edges are where depth jumps, over the mean of all: with depth as it
+    is, and turned in every way; None for a picture without such jumps.
     """
     slopes = _slopes(frame.picture())
     size = (slopes.shape[1], slopes.shape[0])
@@ -68,12 +74,16 @@ def _agreement(frame: Frame) -> list[float] | None:
 
 
 def _slopes(picture: Picture) -> FloatRows:
-    """How steep a picture's colours are, smoothed by a pixel or two ``[h, w]``."""
+    """How steep a picture's colours are ``[h, w]``, smoothed by a pixel or two, against what is
+    around: the edges of a printed board are no stronger than those of a plain box.
+    """
     height, width = picture.shape[:2]
     size = (_WIDTH, max(1, round(height * _WIDTH / width)))
     small = cv2.resize(picture, size, interpolation=cv2.INTER_AREA).astype(np.float32)
     slope = np.hypot(cv2.Sobel(small, cv2.CV_32F, 1, 0), cv2.Sobel(small, cv2.CV_32F, 0, 1))
-    return np.asarray(cv2.blur(slope.max(axis=2), (3, 3)), dtype=np.float64)
+    smooth = cv2.blur(slope.max(axis=2), (3, 3))
+    usual = cv2.blur(smooth, (_AROUND, _AROUND)) + _FLAT
+    return np.asarray(smooth / usual, dtype=np.float64)
 
 
 def _jumps(depth: DepthPicture) -> _Edges:

@@ -1,5 +1,5 @@
 """``robolearn identify`` finds a scene's physics: of a block that was pushed (``STORE``), of an arm
-by moving it (``--robot``) or from what was recorded of it (``--episodes``).
+by moving it (``--robot``) or from what was recorded of it (``--episodes``, ``--capture``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Args:
     """Find a scene's physics: a pushed block's from the demonstrations of STORE, or an arm's
-    servos, friction, payload and delay by moving it (--robot) or from episodes (--episodes).
+    servos, friction, payload and delay by moving it (--robot), from episodes (--episodes) or from
+    the motion of a capture (--capture).
     """
 
     # Episode store with pushes of a planar scene; only demonstrations are used.
@@ -41,6 +42,8 @@ class Args:
     # An episode store of an arm with its joints and their set-points. With STORE: a number, the
     # first N episodes are used (some to fit, others to check); default every one.
     episodes: str = ""
+    # A capture whose arm was excited (motion/): that is fitted, and nothing moves now.
+    capture: Path | None = None
     # Of an arm: the scene that it is identified in (with --robot default: a packaged one that is
     # commanded as the cell is).
     scene: str = ""
@@ -60,10 +63,12 @@ def main(argv: list[str]) -> int:
     if args.out is None:
         raise ConfigError("--out is missing: the folder of the scene package to write")
     recorded = args.store is None and args.episodes != ""
-    if sum((args.store is not None, args.robot is not None, recorded)) != 1:
+    captured = args.capture is not None
+    if sum((args.store is not None, args.robot is not None, recorded, captured)) != 1:
         raise ConfigError(
             "give one of: STORE (a pushed block), --robot CELL (an arm that moves now), --episodes"
-            " STORE --scene SCENE (an arm that was recorded)"
+            " STORE --scene SCENE (an arm that was recorded), --capture FOLDER --scene SCENE (one"
+            " that was moved for a capture)"
         )
     output_folder(args.out, "--out", "a scene package")
     if args.store is not None:
@@ -78,9 +83,10 @@ def main(argv: list[str]) -> int:
             supervisor=args.supervisor,
         )
         return identify_arm.moved(options, args.out, json=args.json)
-    return identify_arm.recorded(
-        *(args.episodes, args.scene, args.out, args.seed, args.supervisor), json=args.json
-    )
+    told = identify_arm.Recorded(args.scene, args.out, args.seed, args.supervisor)
+    if args.capture is not None:
+        return identify_arm.captured(args.capture, told, json=args.json)
+    return identify_arm.recorded(Path(args.episodes), told, json=args.json)
 
 
 def _planar(args: Args, out: Path, store: Path) -> int:

@@ -1,7 +1,8 @@
-"""Prints what was found of an arm, by ``robolearn identify --robot`` or ``--episodes``."""
+"""Prints what was found of an arm, by ``robolearn identify`` of what moves or was recorded."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -55,22 +56,44 @@ def moved(options: Moving, out: Path, *, json: bool) -> int:
     return _tell(result, json=json)
 
 
-def recorded(
-    store: str, scene: str, out: Path, seed: int, supervisor: Path | None, *, json: bool
-) -> int:
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What is said of an arm that was recorded."""
+
+    scene: str
+    out: Path
+    seed: int
+    supervisor: Path | None
+
+
+def recorded(store: Path, told: Recorded, *, json: bool) -> int:
     """Identify the arm from a store, write the scene."""
-    if not scene:
-        raise ConfigError("--scene is missing: the scene whose arm was recorded")
     from robolearn.operations.scenes.identify_arm import identify_episodes
+
+    return _from_record(identify_episodes, store, told, json=json)
+
+
+def captured(capture: Path, told: Recorded, *, json: bool) -> int:
+    """Identify the arm from the motion of a capture, write the scene."""
+    from robolearn.operations.scenes.identify_arm import identify_capture
+
+    return _from_record(identify_capture, capture, told, json=json)
+
+
+def _from_record(
+    identify: Callable[..., ArmIdentifyResult], record: Path, told: Recorded, *, json: bool
+) -> int:
+    if not told.scene:
+        raise ConfigError("--scene is missing: the scene whose arm was recorded")
     from sim.identification.arm_fit import FitConfig
     from sim.identification.arm_identify import ArmIdentifyConfig
 
-    result = identify_episodes(
-        Path(store),
-        scene,
-        out,
-        settings=ArmIdentifyConfig(FitConfig(seed=seed)),
-        supervisor=supervisor,
+    result = identify(
+        record,
+        told.scene,
+        told.out,
+        settings=ArmIdentifyConfig(FitConfig(seed=told.seed)),
+        supervisor=told.supervisor,
         on_note=lambda text: say(text, quiet=json),
     )
     return _tell(result, json=json)

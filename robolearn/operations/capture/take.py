@@ -5,7 +5,7 @@
     calibrate all cameras at once; the lens and the place of each are written into capture.yaml
     in hand   the gripper turns what it holds, and itself, before cameras beside the arm
     scan      a camera on the flange looks at the middle of the table from all around
-    motion    the arm alone, set-points and joints are kept; no command reads them yet
+    motion    the arm alone, set-points and joints are kept: 'identify --capture' reads them
 
 Every picture is written when it is taken: a capture that was cut off goes on where it ended.
 """

@@ -1,4 +1,6 @@
-"""Identifies the arm of a cell, by moving it, or from recorded episodes, and writes the scene."""
+"""Identifies the arm of a cell, by moving it, or from what was recorded of it (episodes, or the
+motion of a capture), and writes the scene.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,8 @@ from hardware.commissioning.no_task import NoScore, clear_table
 from hardware.env.real_env import RealEnv
 from robolearn.arms.models import named_arm
 from robolearn.calibration.latency import Latency, TimeSeries, latency, principal_motion
+from robolearn.capture.clocks import joint_table
+from robolearn.capture.folder import read_capture
 from robolearn.data.episode import Episode
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError
@@ -170,6 +174,48 @@ def identify_episodes(
     source = f"store {store.name}"
     written = write_identified_arm(found, template, settings, out, source, objects, gripper, limit)
     return ArmIdentifyResult(out, written, found, cameras, objects, gripper)
+
+
+def identify_capture(
+    folder: Path,
+    scene: str,
+    out: Path,
+    *,
+    settings: ArmIdentifyConfig = USUAL,
+    supervisor: Path | None = None,
+    on_note: Callable[[str], None] | None = None,
+) -> ArmIdentifyResult:
+    """Identify the arm of ``scene`` from the motion that a capture keeps (``motion/``); a part of
+    it is checked on. ``supervisor``: the cell's file whose force limit becomes the scene's, or
+    None.
+
+    Errors: :class:`ConfigError` for a folder without a motion, or of another arm;
+    :class:`DataError` where it tells too little; :class:`SceneError`. Nothing is written then.
+    """
+    tell: Callable[[str], None] = on_note or _silent
+    capture = read_capture(folder)
+    template = load_scene(scene)
+    limit = force_limit(supervisor, template)
+    arm, wanted = capture.config.arm, ArmModel(template).arm.name
+    if arm is not None and arm.model and arm.model != wanted:
+        raise ConfigError(
+            f"scene '{template.name}' has the arm {wanted}, the capture {arm.model}; name another"
+            " one with 'scene'"
+        )
+    files = [folder / "motion" / f"{name}.csv" for name in ("sent", "measured")]
+    missing = [str(f.relative_to(folder)) for f in files if not f.is_file()]
+    if missing:
+        raise ConfigError(
+            f"'{folder}' has no {' and no '.join(missing)}: capture it with --excite-s 60, or let"
+            " 'identify --robot' move the arm"
+        )
+    (sent_t_s, sent), (t_s, q) = (joint_table(f) for f in files)
+    start_s = float(t_s[0])
+    motion = ArmMotion(f"of {folder.name}", sent_t_s - start_s, sent, t_s - start_s, q)
+    found = identify_arm([motion], template, settings, note=tell)
+    source = f"capture {folder.name}"
+    written = write_identified_arm(found, template, settings, out, source, supervisor=limit)
+    return ArmIdentifyResult(out, written, found, {})
 
 
 def force_limit(cell: Path | None, scene: Scene) -> SupervisorConfig | None:
