@@ -30,8 +30,8 @@ from robolearn.geometry import (
 from robolearn.shapes import OwnFloats, Picture
 from sim.reconstruction.camera_shift import Shift, eye_of, shift_of
 from sim.reconstruction.pipeline import place_scan
-from sim.reconstruction.plane import heights
 from sim.reconstruction.shapes import MoveCovariance
+from sim.reconstruction.table.plane import heights
 from sim.scene.config import Scene
 from sim.scene.drift_record import DriftPart, Verdict
 

@@ -2,7 +2,7 @@
 
 A straight (undistorted) pinhole camera and ``T_world_camera`` per picture. The world stands still;
 which one it is (the table's, the arm's base, somebody's AR kit) is said, and the table's plane
-makes the table's frame of it (``sim/reconstruction/plane.py``).
+makes the table's frame of it (``sim/reconstruction/table/plane.py``).
 """
 
 from __future__ import annotations

@@ -23,12 +23,12 @@ from sim.reconstruction.apart.joining import Joined, joined_elsewhere, joined_to
 from sim.reconstruction.apart.turned import turned_objects
 from sim.reconstruction.appearance import RGB, filled_picture, painted, usual
 from sim.reconstruction.bodies import Body, make_body
-from sim.reconstruction.contradictions import contradiction, mirrored
 from sim.reconstruction.frames import Assumed, Posed, PosedFrame, WorldFrame, posed_frames
 from sim.reconstruction.objects import find_clusters, name_clusters, scan_object
-from sim.reconstruction.plane import Table, find_table, misplaced
 from sim.reconstruction.refine import register
 from sim.reconstruction.shapes import OwnPoints
+from sim.reconstruction.table.contradictions import contradiction, mirrored
+from sim.reconstruction.table.plane import Table, find_table, misplaced
 from sim.reconstruction.texture import Atlas, Texture, flat_spots, lay_out, textured
 
 # Of so many pictures one is kept back, to judge the scene by.

@@ -206,8 +206,8 @@ def identify_capture(
     missing = [str(f.relative_to(folder)) for f in files if not f.is_file()]
     if missing:
         raise ConfigError(
-            f"'{folder}' has no {' and no '.join(missing)}: capture it with --excite-s 60, or let"
-            " 'identify --robot' move the arm"
+            f"'{folder}' has no {' and no '.join(missing)}: capture it with excite_s=60, or let the"
+            " arm be moved for it"
         )
     (sent_t_s, sent), (t_s, q) = (joint_table(f) for f in files)
     start_s = float(t_s[0])
