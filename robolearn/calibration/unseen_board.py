@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import cv2
 import numpy as np
@@ -50,7 +51,8 @@ class _Seen:
         """Numbers of the tags of a dictionary, and how often each is there."""
         grey = cv2.cvtColor(self.picture, cv2.COLOR_RGB2GRAY)
         _, seen, _ = cv2.aruco.ArucoDetector(dictionary(name)).detectMarkers(grey)
-        return Counter() if seen is None else Counter(int(i) for i in np.ravel(seen))
+        ids: Any = seen  # None without a tag, whatever the stubs say
+        return Counter() if ids is None else Counter(int(i) for i in ids.ravel())
 
 
 def _by_tags(board: Board, some: Sequence[_Seen]) -> str:

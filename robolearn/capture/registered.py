@@ -62,8 +62,8 @@ def _agreement(frame: Frame) -> list[float] | None:
     """
     slopes = _slopes(frame.picture())
     size = (slopes.shape[1], slopes.shape[0])
-    depth = frame.depth_m()
-    jumps = _jumps(cv2.resize(depth, size, interpolation=cv2.INTER_NEAREST))
+    depth = cv2.resize(frame.depth_m(), size, interpolation=cv2.INTER_NEAREST)
+    jumps = _jumps(np.asarray(depth, dtype=np.float32))
     if int(jumps.sum()) < _EDGES:
         return None
     whole = float(slopes.mean())
