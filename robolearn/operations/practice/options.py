@@ -47,7 +47,7 @@ class PracticeConfig:
     max_drift: float | None = 1.0
     # On a cell: it ends after so many stops of its supervisor since it was started.
     max_stops: int = 3
-    # Ends before the free room on the store's disk falls below this [GiB].
+    # Ends before the free room on the disk of the store, or of the run, falls below this [GiB].
     disk_gib: float = 1.0
 
     def __post_init__(self) -> None:

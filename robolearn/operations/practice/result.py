@@ -10,7 +10,7 @@ from typing import Literal
 
 from robolearn.config import to_dict
 from robolearn.data.insight.effort import Wear
-from robolearn.errors import PracticeError
+from robolearn.errors import InferenceError, PracticeError
 from robolearn.operations.practice.records import VersionTest
 from robolearn.operations.practice.session import Ended, Session
 from robolearn.operations.practice.wear import worn
@@ -66,7 +66,7 @@ def finished(session: Session) -> FinetuneResult:
             f" (practice.warmup_episodes), {sum(f.success for f in session.ledger.flights)} of"
             " which succeeded; what was recorded is kept, give it more with resume"
         )
-    last = session.test() if ended.sound else None
+    last, ended = _tested_last(session, ended)
     kept, version = kept_version(session.standing.tests, last, version, ended)
     if ended.sound and not session.standing.begun:
         # Half of what has to be learned before anything drives is worse than nothing.
@@ -115,6 +115,20 @@ def finished(session: Session) -> FinetuneResult:
     )
     session.note(to_dict(result))
     return result
+
+
+def _tested_last(session: Session, ended: Ended) -> tuple[VersionTest | None, Ended]:
+    """The newest version's test, where nothing went wrong until then. It has flown nowhere yet:
+    where it gives no answer that could be driven by, that is why it ended.
+    """
+    if not ended.sound:
+        return None, ended
+    try:
+        return session.test(), ended
+    except InferenceError as error:
+        if not session.failed(error):
+            raise
+    return None, session.ended or ended
 
 
 def kept_version(

@@ -473,10 +473,11 @@ class Session:
             return Ended(f"{episodes} episodes were practised")
         if self.learner is not None and self.learner.step >= self.max_updates:
             return Ended(f"{self.learner.step} updates were made")
-        free = shutil.disk_usage(self.store).free / GIB
-        if free < config.disk_gib:
-            return Ended(
-                f"the disk of '{self.store}' has {free:.2f} GiB left (practice.disk_gib:"
-                f" {config.disk_gib:g}); free some and go on with resume"
-            )
+        for folder in (self.store, self.run_dir):
+            free = shutil.disk_usage(folder).free / GIB
+            if free < config.disk_gib:
+                return Ended(
+                    f"the disk of '{folder}' has {free:.2f} GiB left (practice.disk_gib:"
+                    f" {config.disk_gib:g}); free some and go on with resume"
+                )
         return None

@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 import torch
 
-from policies.registry import load_policy
-from robolearn.contracts import PolicySpec
+from policies.critics.reranked import RerankedPolicy
+from policies.registry import load_policy, policy_of
+from robolearn.contracts import Policy, PolicySpec
 from robolearn.data.reading.selection import DataConfig
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.check import check_store
 from robolearn.errors import ConfigError, InferenceError, PracticeError
 from robolearn.learning import request_noise
-from robolearn.operations.practice import actors
+from robolearn.operations.practice import actors, validation
 from robolearn.operations.practice.experiment import PracticeExperiment, practice_experiment
 from robolearn.operations.practice.finetune import finetune
 from robolearn.operations.practice.ledger import Ledger
@@ -101,11 +102,11 @@ class Spoiled:
         return dataclasses.replace(drained, signals={**drained.signals, BLOCK: spoiled})
 
 
-Broken = Callable[[int, int], bool]
+Spoiling = Callable[[int, int], bool]
 
 
 def spoil(
-    monkeypatch: pytest.MonkeyPatch, broken: Broken, number: float, *, between: bool = False
+    monkeypatch: pytest.MonkeyPatch, broken: Spoiling, number: float, *, between: bool = False
 ) -> None:
     """``broken(lane, episode of the lane)``: whether a signal breaks in it."""
     built: list[Spoiled] = []
@@ -177,22 +178,23 @@ def test_a_world_that_is_broken_from_the_start_is_told(
         finetune(small(parent), parent, WORLD, tmp_path / "store", tmp_path / "out")
 
 
+class Broken:
+    """Answers by no number."""
+
+    def __init__(self, inner: Policy) -> None:
+        self.inner, self.spec = inner, inner.spec
+
+    def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
+        output = self.inner.sample(request, n)
+        return dataclasses.replace(output, actions=np.full_like(output.actions, np.nan))
+
+
 def test_weights_that_answer_by_no_number_are_not_what_is_kept(
     parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are finite themselves, so that they were handed over."""
     real = actors.explorer_of
-
-    class Broken:
-        def __init__(self, run: Run) -> None:
-            self.inner = real(run)
-            self.spec = self.inner.spec
-
-        def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
-            output = self.inner.sample(request, n)
-            return dataclasses.replace(output, actions=np.full_like(output.actions, np.nan))
-
-    monkeypatch.setattr(actors, "explorer_of", Broken)
+    monkeypatch.setattr(actors, "explorer_of", lambda run: Broken(real(run)))
     store, out = tmp_path / "store", tmp_path / "out"
     found = finetune(small(parent), parent, WORLD, store, out)
     assert (found.kept, found.sound, found.episodes) == ("parent", False, 4)
@@ -200,9 +202,34 @@ def test_weights_that_answer_by_no_number_are_not_what_is_kept(
     assert len(EpisodeStore.open(store).ids()) == 4
     assert type(load_policy(out)) is type(load_policy(parent))
     # Of the parent there is nothing that could be kept instead.
-    monkeypatch.setattr(actors, "policy_of", Broken)
+    monkeypatch.setattr(actors, "policy_of", lambda run: Broken(policy_of(run)))
     with pytest.raises(InferenceError, match="non-finite"):
         finetune(small(parent), parent, WORLD, tmp_path / "other", tmp_path / "out2")
+
+
+@pytest.mark.parametrize("sound", [0, 1])
+def test_a_last_version_that_cannot_answer_is_not_what_is_kept(
+    parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sound: int
+) -> None:
+    """It was handed over when time was over, so that only the last test asks it; after ``sound``
+    tests of versions that could.
+    """
+    real, asked = validation.policy_of, list[Run]()
+
+    def built(run: Run) -> Policy:
+        asked.append(run)
+        return real(run) if len(asked) <= sound else Broken(real(run))
+
+    monkeypatch.setattr(validation, "policy_of", built)
+    store, out = tmp_path / "store", tmp_path / "out"
+    experiment = small(parent, practice__test_every=8 * sound)
+    found = finetune(experiment, parent, WORLD, store, out)
+    assert (found.kept, found.sound) == ("tested" if sound else "parent", False)
+    assert "or its parent cannot drive: policy answered with non-finite actions" in found.ended
+    assert len(found.tests) == sound
+    assert found.episodes == len(EpisodeStore.open(store).ids()) == 12
+    assert isinstance(load_policy(out), RerankedPolicy) == bool(sound)
+    assert finetune(experiment, parent, WORLD, store, out, resume=True).reused
 
 
 def test_rewards_that_are_none_are_told_and_nothing_is_lost(

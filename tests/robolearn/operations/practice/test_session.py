@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -358,6 +359,21 @@ def test_a_world_of_which_nothing_can_be_kept_ends_it(
         other.took(task, [spoiled, flown_by(task, 1, success=True)])
     assert other.ended is None
     assert pairs(other.ledger.flights) == []
+
+
+def test_the_disk_of_the_run_is_looked_at_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows, versions and checkpoints lie there, perhaps on another disk than the store."""
+    practice = session(tmp_path / "run", Counting(), disk_gib=1.0)
+    practice.store = tmp_path
+    usage = shutil.disk_usage(tmp_path)
+    free = {tmp_path: 2 * 2**30, tmp_path / "run": 2**29}
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=free[path]))
+    assert list(practice.tasks()) == []
+    assert practice.ended is not None
+    assert f"the disk of '{tmp_path / 'run'}' has 0.50 GiB left" in practice.ended.why
+    assert practice.ended.sound
 
 
 def test_what_is_not_kept_is_no_warm_up(tmp_path: Path) -> None:
