@@ -44,7 +44,7 @@ from robolearn.operations.stores.world_provenance import world_provenance
 from robolearn.runtime import EpisodeResult
 from robolearn.spec import EmbodimentSpec
 from robolearn.training.run_directory import load_run, policy_hash
-from robolearn.training.versions import load_version
+from robolearn.training.versions import load_version, versions
 from robolearn.types import Condition, EpisodeHeader, Outcome, Tick
 from sim.contract import World
 
@@ -171,7 +171,7 @@ class RoundRunner:
         Errors: :class:`CheckpointError` for a version that cannot be read, :class:`StoreError` if
         the disk is full; nothing of the round is left then.
         """
-        begun = time.process_time()
+        begun, task = time.process_time(), self._kept(task)
         pilots = {driver: self._pilot(driver, task.version) for driver in set(task.drivers)}
         envs = self._lanes.envs(task.world, len(task.conditions))
         spec, period_ns = envs[0].spec, round(1e9 / envs[0].spec.rate_hz)
@@ -221,6 +221,21 @@ class RoundRunner:
     def close(self) -> None:
         """Close the envs."""
         self._lanes.close()
+
+    def _kept(self, task: RoundTask) -> RoundTask:
+        """``task``, by the newest version where its own is kept no longer: an actor hung with it
+        for so long that others have practised on.
+        """
+        there = versions(self._plan.run_dir)
+        if task.version is None or task.version in there or not there or there[-1] < task.version:
+            return task
+        log.warning(
+            "round %d is flown by version %d: version %d, which it was made for, is kept no longer",
+            task.number,
+            there[-1],
+            task.version,
+        )
+        return dataclasses.replace(task, version=there[-1])
 
     def _pilot(self, driver: Driver, version: int | None) -> _Pilot:
         """The parent, or the explorer of this version; one version at a time is kept."""

@@ -27,7 +27,7 @@ from robolearn.operations.practice import actors
 from robolearn.operations.practice.actors import ActorPlan, Flown, RoundRunner, RoundTask
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.training.run_directory import load_run
-from robolearn.training.versions import write_version
+from robolearn.training.versions import version_file, write_version
 from robolearn.types import Condition
 from sim.worlds import make_world
 from tests.two_runs import two_runs
@@ -125,6 +125,23 @@ def test_the_same_round_gives_the_same_bits_and_versions_differ(
     # Version 1 has the parent's weights: another policy in the same class, with the same answers.
     np.testing.assert_array_equal(actions[1][2:], actions[1][:2])
     assert not np.array_equal(actions[0][2:], actions[1][2:])
+
+
+def test_a_round_that_an_actor_hung_with_is_flown_by_the_newest_version(
+    runs: Path, store: EpisodeStore, starts: tuple[Condition, ...], tmp_path: Path
+) -> None:
+    """Others practised on meanwhile, and only the last versions are kept."""
+    later = shutil.copytree(runs, tmp_path / "later")
+    version_file(later / "out", 1).unlink()
+    with store.writer() as writer:
+        flown = runner(later, store)(mixed(starts, version=1))
+        ids = [writer.commit(f.prepared) for f in flown if f.prepared is not None]
+    assert [f.version for f in flown] == [None, None, 2, 2]
+    said = [store.read(i).meta.provenance["practice"] for i in ids]
+    assert [p["version"] for p in said] == [None, None, 2, 2]
+    # One that is not there yet is no such thing.
+    with pytest.raises(CheckpointError, match="has no version 3"):
+        runner(later, store)(mixed(starts, version=3))
 
 
 def test_a_round_that_fails_leaves_nothing(
