@@ -39,8 +39,8 @@ class _Shown:
 
     def measured(self, depth: DepthPicture) -> tuple[Floats, Floats]:
         """Depth at the corners where there is some, and how far these are [m]."""
-        there: Floats = depth[self.rows.astype(np.intp), self.columns.astype(np.intp)]
-        return there[there > 0].astype(np.float64), self.far[there > 0]
+        there = depth[self.rows.astype(np.intp), self.columns.astype(np.intp)].astype(np.float64)
+        return there[there > 0], self.far[there > 0]
 
 
 def depth_problem(seen: Sequence[BoardView], lenses: Mapping[str, CaptureLens]) -> tuple[str, str]:

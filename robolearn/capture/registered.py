@@ -81,9 +81,10 @@ def _slopes(picture: Picture) -> FloatRows:
     size = (_WIDTH, max(1, round(height * _WIDTH / width)))
     small = cv2.resize(picture, size, interpolation=cv2.INTER_AREA).astype(np.float32)
     slope = np.hypot(cv2.Sobel(small, cv2.CV_32F, 1, 0), cv2.Sobel(small, cv2.CV_32F, 0, 1))
-    smooth = cv2.blur(slope.max(axis=2), (3, 3))
-    usual = cv2.blur(smooth, (_AROUND, _AROUND)) + _FLAT
-    return np.asarray(smooth / usual, dtype=np.float64)
+    steepest: FloatRows = np.asarray(slope, dtype=np.float64).max(axis=2)
+    smooth: FloatRows = np.asarray(cv2.blur(steepest, (3, 3)), dtype=np.float64)
+    usual: FloatRows = np.asarray(cv2.blur(smooth, (_AROUND, _AROUND)), dtype=np.float64)
+    return smooth / (usual + _FLAT)
 
 
 def _jumps(depth: DepthPicture) -> _Edges:

@@ -88,13 +88,16 @@ def _from_record(
     from sim.identification.arm_fit import FitConfig
     from sim.identification.arm_identify import ArmIdentifyConfig
 
+    def note(text: str) -> None:
+        say(text, quiet=json)
+
     result = identify(
         record,
         told.scene,
         told.out,
         settings=ArmIdentifyConfig(FitConfig(seed=told.seed)),
         supervisor=told.supervisor,
-        on_note=lambda text: say(text, quiet=json),
+        on_note=note,
     )
     return _tell(result, json=json)
 
