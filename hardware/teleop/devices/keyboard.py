@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from hardware.teleop.device import DeviceReading, Key, Keys, Rate, Steps, Surroundings, Thing, View
-from hardware.teleop.key_codes import Key as TerminalKey
 from hardware.teleop.shapes import Deflection
-from hardware.teleop.terminal import KeyEvent, Terminal
+from hardware.teleop.terminal.codes import Key as TerminalKey
+from hardware.teleop.terminal.keys import KeyEvent, Terminal
 
 STEP_M, STEP_RAD = 0.005, np.deg2rad(2.0)
 # Of steps and speeds with the shift key.

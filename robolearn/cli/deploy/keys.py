@@ -10,7 +10,7 @@ import threading
 import tty
 from collections.abc import Callable
 
-from hardware.teleop.terminal_guard import TerminalGuard
+from hardware.teleop.terminal.guard import TerminalGuard
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import pytest
 from hardware.teleop.agent import TeleopAgent
 from hardware.teleop.device import Rate, Steps, Thing, View
 from hardware.teleop.devices.keyboard import STEP_M, STEP_RAD, KeyboardDevice
-from hardware.teleop.key_codes import Key, decode, split_codes
+from hardware.teleop.terminal.codes import Key, decode, split_codes
 from robolearn.errors import ConfigError
 from tests.hardware.teleop.terminals import EmulatedTerminal
 from tests.mocks import SPEC, observation

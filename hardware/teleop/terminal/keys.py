@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from hardware.teleop.key_codes import (
+from hardware.teleop.terminal.codes import (
     ALIVE,
     FOCUS_IN,
     FOCUS_OUT,
@@ -36,7 +36,7 @@ from hardware.teleop.key_codes import (
     flags_told,
     split_codes,
 )
-from hardware.teleop.terminal_guard import TerminalGuard
+from hardware.teleop.terminal.guard import TerminalGuard
 from robolearn.errors import ConfigError
 
 # Disambiguate (1), types of events (2), other layouts' keys (4), all keys as escapes (8).

@@ -1,0 +1,1 @@
+"""Reads keys from a terminal, and gives it back whatever happens."""
