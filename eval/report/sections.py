@@ -24,7 +24,7 @@ from eval.report.plots import (
 from eval.report.recordings import StoreFacts
 from eval.report.tasks.base import TaskPage
 from eval.report.tasks.table import task_page
-from eval.report.text import number, reason_words, sentence, wear_words
+from eval.report.text import number, reason_words, sentence, switch_words, wear_words
 from eval.report.training import RunFacts, run_families
 from eval.statistics.intervals import percentiles
 
@@ -230,7 +230,23 @@ def practice_curves(run: RunFacts) -> str:
         f"Run “{run.name}”: successes while it practised, of what is learned (with what it tries)"
         " and of its parent on the same starts, among the last 64 episodes of each, without a"
         " person's help; points: on held-out starts, as it would be deployed, with 95 % intervals.",
-    ) + (paragraph(f"What “{run.name}” cost: {wear_words(run.wear)}.") if run.wear else "")
+    ) + "".join(paragraph(words) for words in _practice_words(run))
+
+
+def _practice_words(run: RunFacts) -> list[str]:
+    """Of what it was to practise: the switch from the parent, how far from it, what it cost."""
+    found: list[str] = []
+    if run.switch is not None:
+        words = switch_words(*run.switch)
+        found.append(f"Run “{run.name}”: {words}.")
+    if run.drift is not None:
+        found.append(
+            f"Its answers are {run.drift:.2f} times as far from its parent's as the parent's own"
+            " to unrelated observations (0: what the parent might have answered)."
+        )
+    if run.wear is not None:
+        found.append(f"What “{run.name}” cost: {wear_words(run.wear)}.")
+    return found
 
 
 def critic_curves(run: RunFacts) -> str:

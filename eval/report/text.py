@@ -92,6 +92,15 @@ def sentence(words: str) -> str:
     return words if words.endswith(".") else words + "."
 
 
+def switch_words(regret: int, dip: int) -> str:
+    """What it cost to let drive what was only being learned (docs/practice.md: regret, dip)."""
+    verb = "cost" if regret > 0 else "gained"
+    return (
+        f"practising {verb} {abs(regret)} success(es) beside the parent on the same starts; it had"
+        f" cost {dip} at most"
+    )
+
+
 def wear_words(wear: Wear) -> str:
     """What a practice cost the arm and the person."""
     driven = wear.robot_seconds

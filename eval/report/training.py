@@ -21,6 +21,7 @@ UNKNOWN = "–"
 PRACTISED = ("practice/", "test/")
 EPISODES = "practice/episodes"
 WORN = "practice/robot_seconds"
+REGRET, DIP, DRIFT = "practice/regret", "practice/dip", "practice/drift"
 MIN_RUNS = 2
 MIN_POINTS = 2
 # What a line of the log says about the clock and the schedule, not about learning.
@@ -103,7 +104,7 @@ class RunFacts:
         found = PracticeCurves(
             explorer=self._practised("practice/explorer_success"),
             parent=self._practised("practice/parent_success"),
-            regret=self._practised("practice/regret"),
+            regret=self._practised(REGRET),
             tested=self._practised("test/success"),
             tested_low=self._practised("test/success_low"),
             tested_high=self._practised("test/success_high"),
@@ -111,6 +112,20 @@ class RunFacts:
             person=self._practised("practice/person_share"),
         )
         return None if found == NO_PRACTICE else found
+
+    @property
+    def switch(self) -> tuple[int, int] | None:
+        """Successes that a practice cost beside its parent, and the most that it had cost, by its
+        last round; None where that was not logged.
+        """
+        lines = [line for line in self.log if REGRET in line and DIP in line]
+        return (round(lines[-1][REGRET]), round(lines[-1][DIP])) if lines else None
+
+    @property
+    def drift(self) -> float | None:
+        """How far the practised policy's answers were from its parent's when that was last seen."""
+        found = [float(line[DRIFT]) for line in self.log if DRIFT in line]
+        return found[-1] if found else None
 
     @property
     def wear(self) -> Wear | None:

@@ -309,15 +309,9 @@ def _tested(found: VersionTest) -> str:
     )
 
 
-KEPT = {
-    "last": "holds the last version",
-    "tested": "holds the best version that was tested, not the last one",
-    "parent": "holds the parent as it was",
-}
-
-
 def _report(result: FinetuneResult) -> None:
-    from eval.report.text import wear_words
+    from eval.report.text import switch_words, wear_words
+    from robolearn.operations.practice.records import KEPT
 
     what = "reused" if result.reused else "practised"
     say(
@@ -326,10 +320,6 @@ def _report(result: FinetuneResult) -> None:
         + (f", {result.late_ticks} late tick(s)" if result.late_ticks else "")
     )
     say(f"  {wear_words(result.wear)}")
-    verb = "cost" if result.regret > 0 else "gained"
-    say(
-        f"  practising {verb} {abs(result.regret)} success(es) beside the parent on the same"
-        f" starts; it had cost {result.dip} at most"
-    )
+    say(f"  {switch_words(result.regret, result.dip)}")
     say(f"  over because {result.ended}")
     say(f"run {result.run_dir} policy {result.policy_hash}: {KEPT[result.kept]}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +27,12 @@ UNSOUND = "unsound"
 not finite, a time that goes backwards), which shows at its end: it is not kept."""
 UNSEEN = (NOT_FINITE, UNSOUND)
 """Reasons of episodes that nobody could see."""
+KEPT: Mapping[str, str] = {
+    "last": "holds the last version",
+    "tested": "holds the best version that was tested, not the last one",
+    "parent": "holds the parent as it was",
+}
+"""What the run of a practice that is over holds, in words."""
 LINES, STANDING = "practice.jsonl", "practice.json"
 
 

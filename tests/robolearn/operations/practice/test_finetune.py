@@ -44,7 +44,7 @@ from robolearn.operations.practice.result import FinetuneResult, kept_version
 from robolearn.operations.practice.session import Ended
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.training.budget import TimeLeft
-from robolearn.training.learner import Learner
+from robolearn.training.learner import DRIFT, Learner
 from robolearn.training.log import logged
 from robolearn.training.run_directory import load_run, policy_hash
 from robolearn.training.trainer import Trainer
@@ -82,7 +82,7 @@ def small(parent: Path, **settings: float) -> PracticeExperiment:
 @pytest.fixture(scope="module")
 def practised(parent: Path, tmp_path_factory: pytest.TempPathFactory) -> FinetuneResult:
     folder = tmp_path_factory.mktemp("practised")
-    experiment = small(parent, practice__test_every=8)
+    experiment = small(parent, practice__test_every=8, fit__diagnose_every=1)
     return finetune(experiment, parent, WORLD, folder / "store", folder / "out")
 
 
@@ -140,6 +140,11 @@ def test_tests_and_curves_are_kept(practised: FinetuneResult) -> None:
     assert facts.wear is not None
     assert facts.wear.robot_seconds == pytest.approx(practised.wear.robot_seconds)
     assert "What “out” cost: the arm drove" in practice_curves(facts)
+    assert facts.switch == (practised.regret, practised.dip)
+    assert "success(es) beside the parent on the same starts" in practice_curves(facts)
+    drifts = [line[DRIFT] for line in lines if DRIFT in line]
+    assert facts.drift == drifts[-1]
+    assert f"answers are {drifts[-1]:.2f} times as far from its parent" in practice_curves(facts)
     # Its critic is asked on what is there, which grows.
     assert "same batch all along" not in critic_curves(facts)
     assert facts.seconds > 0

@@ -302,7 +302,7 @@ def _lab_views(lab: Studio) -> dict[str, tuple[str, list[str]]]:
         "runs": (f"#/run/{one}?with={two}", ["fit.steps", "40 of 60"]),
         "critic": (
             f"#/run/{ids['run', 'iql']}",
-            ["What the critic's curves say", "15 of 20: 0.75 ["],
+            ["What the critic's curves say", "15 of 20: 0.75 [", "gained 3 success(es)"],
         ),
         "evaluation": (f"#/evaluation/{sim}", ["2 of 10", "not separated", "Each dot"]),
         "comparison": (f"#/compare/{real},{sim}", ["Rule:", "robolearn compare"]),

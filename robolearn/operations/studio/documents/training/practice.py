@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from robolearn.operations.practice.records import LINES, VersionTest, read_flights, read_standing
+from eval.report.text import switch_words
+from robolearn.operations.practice.records import (
+    KEPT,
+    LINES,
+    VersionTest,
+    read_flights,
+    read_standing,
+)
 from robolearn.operations.practice.versions import VersionSuccess, by_version
+from robolearn.operations.studio.documents.loose import whole
 from robolearn.operations.studio.documents.problems import Problem, Problems, gone
 
 MOST_BYTES = 32 << 20
@@ -25,6 +33,32 @@ class PracticeDocument:
     versions: tuple[VersionSuccess, ...]
     tests: tuple[VersionTest, ...]
     problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PracticeOutcome:
+    """Why a practice was over and what came out, in sentences; ``sound``: nothing went wrong."""
+
+    sentences: tuple[str, ...]
+    sound: bool
+
+
+def practice_outcome(path: Path) -> PracticeOutcome | None:
+    """As far as the practice in ``path`` says it, those of earlier versions said less; None while
+    it goes on. Errors: :class:`CheckpointError` for a damaged file.
+    """
+    standing = read_standing(path)
+    result = None if standing is None else standing.result
+    if result is None:
+        return None
+    found = [f"Over: {result['ended']}."] if result.get("ended") else []
+    if result.get("kept") in KEPT:
+        found.append(f"The run {KEPT[result['kept']]}.")
+    regret, dip = whole(result.get("regret")), whole(result.get("dip"))
+    if regret is not None and dip is not None:
+        words = switch_words(regret, dip)
+        found.append(f"{words[:1].upper()}{words[1:]}.")
+    return PracticeOutcome(tuple(found), result.get("sound") is not False)
 
 
 def practice_document(path: Path) -> PracticeDocument:

@@ -21,6 +21,10 @@ from robolearn.operations.studio.documents.loose import (
     whole,
 )
 from robolearn.operations.studio.documents.problems import Problem, Problems, gone
+from robolearn.operations.studio.documents.training.practice import (
+    PracticeOutcome,
+    practice_outcome,
+)
 from robolearn.operations.studio.documents.training.run_commands import RunCommand, run_commands
 from robolearn.training.diagnosis import Diagnosis
 from robolearn.training.log import JOURNAL
@@ -66,6 +70,8 @@ class RunDocument:
     practice: PracticeCurves | None
     # Whether there is more to ask: which version succeeded how often.
     practised: bool
+    # Why its practice was over; None while it goes on.
+    outcome: PracticeOutcome | None
     wear: Wear | None
     # The run that it builds on: its name inside of this one, and how it was called.
     parent: str
@@ -120,6 +126,7 @@ def run_document(
         diagnosis=diagnosis,
         practice=practice,
         practised=(path / PRACTISED).is_file(),
+        outcome=problems.attempt("practice", lambda: practice_outcome(path), None),
         wear=problems.attempt("practice", lambda: facts.wear, None),
         parent="parent" if (path / "parent").is_dir() else "",
         versions=texts(provenance.get("versions")),

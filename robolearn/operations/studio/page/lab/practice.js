@@ -5,12 +5,12 @@ import {el, fmt, refill} from "../dom.js";
 import {interval, intervalText, problems, section, words} from "./parts.js";
 import {plot} from "./plots.js";
 
-/** The section of one run; `draw()` asks again, `end()` lets go of its plot. */
+/** The section of one run; `told(run)` says how it came out, `draw()` asks again, `end()` lets go of its plot. */
 export function practice(id, title) {
   const shown = plot("share of episodes that succeeded, 0 to 1 (95 % intervals)", {x: "version of the weights", whole: true, yLimits: [0, 1], named: 4});
   // What comes later has its room: the plot, or why there is none, and a line that unfolds.
   const said = el("div", el("p.waiting", {role: "status"}, "counting its episodes … (the first count takes some seconds)")), table = el("div");
-  const node = section(title, el("div.practised", said, shown.node),
+  const outcome = el("div"), node = section(title, outcome, el("div.practised", said, shown.node),
     el("p.muted.small", "While it practises a version explores, and versions meet other starts; on held-out starts it acts as it would be deployed, its parent on the same ones. Success is success without a person's help. Each interval stands for itself: among many versions some miss."),
     el("details.folded", el("summary", "Version by version"), table));
   let ended = false;
@@ -31,7 +31,8 @@ export function practice(id, title) {
     refill(table, () => lines.length ? head(lines) : el("p.muted", "Nothing yet."));
   }
 
-  return {node, draw, end() { ended = true; shown.end(); }};
+  const told = ({outcome: o}) => refill(outcome, () => o && o.sentences.length ? el(o.sound ? "p" : "div.problem", o.sentences.join(" ")) : "");
+  return {node, told, draw, end() { ended = true; shown.end(); }};
 }
 
 const tested = (t) => ({value: t.successes / t.starts, low: t.low, high: t.high});

@@ -124,6 +124,7 @@ export async function show(main, place, app) {
   const practices = new Map();
   function practised(k) {
     if (!practices.has(k)) practices.set(k, practice(ids[k], ids.length > 1 ? `Success by version of ${runs[k].name}` : "Success by version"));
+    practices.get(k).told(runs[k]);
     practices.get(k).draw();
     return practices.get(k);
   }
@@ -148,7 +149,7 @@ export async function show(main, place, app) {
   }
   let timer = 0, heard = performance.now();
 
-  const told = () => JSON.stringify(runs.map((r) => [r.state, r.diagnosis, r.practised, r.problems, r.certified]));
+  const told = () => JSON.stringify(runs.map((r) => [r.state, r.diagnosis, r.practised, r.outcome, r.problems, r.certified]));
   async function again() {
     const before = told();
     runs = await Promise.all(ids.map((id) => getJson(of(id, "run"))));
