@@ -14,6 +14,7 @@ An installed package adds its own with an entry point of the group ``robolearn.c
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -39,6 +40,18 @@ class Costing(Protocol):
 
     def cost(self, episode: Episode) -> OwnFloats:
         """Of every step ``[T]``."""
+        ...
+
+
+@runtime_checkable
+class ByOutcome(Protocol):
+    """What an entry may be beside: its costs are other ones when somebody judges an episode
+    otherwise.
+    """
+
+    @property
+    def outcomes(self) -> bool:
+        """Whether outcomes and their reasons, annotated ones included, decide."""
         ...
 
 
@@ -96,8 +109,44 @@ class RecordedCost:
         return values[:, self.index]
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """1 for the last steps of an episode that failed for one of ``reasons``, as the supervisor
+    (``safety_stop``) or a person afterwards says (``robolearn data note STORE EPISODE --outcome
+    failure --reason spilled``). Of others nothing is known: they cost nothing.
+    """
+
+    reasons: tuple[str, ...]
+    # How long before its end that begins [s]; at least the last step.
+    before_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.reasons or not all(r.strip() for r in self.reasons):
+            raise ConfigError("reasons: name at least one, such as [safety_stop, spilled]")
+        if not (math.isfinite(self.before_s) and self.before_s >= 0):
+            raise ConfigError(f"before_s must be at least 0 s, got {self.before_s}")
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """None: what was said of an episode counts."""
+        return ()
+
+    @property
+    def outcomes(self) -> bool:
+        """They do."""
+        return True
+
+    def cost(self, episode: Episode) -> OwnFloats:
+        """Of its end."""
+        found, outcome = np.zeros(episode.steps), episode.meta.outcome
+        if not outcome.success and outcome.reason in self.reasons:
+            found[-max(1, round(self.before_s * episode.meta.embodiment.rate_hz)) :] = 1.0
+        return found
+
+
 COSTS = Table[type[Costing]](
     {
+        "failure": "robolearn.data.reading.costs:Failed",
         "recorded": "robolearn.data.reading.costs:RecordedCost",
         "region": "robolearn.data.reading.costs:Entered",
     },
@@ -110,7 +159,7 @@ COSTS = Table[type[Costing]](
 class CostConfig:
     """Which cost episodes are read with."""
 
-    # region, recorded, or what an installed package adds.
+    # failure, region, recorded, or what an installed package adds.
     task: str
     # Its settings.
     params: dict[str, Any] = field(default_factory=dict[str, Any])

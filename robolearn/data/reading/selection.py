@@ -12,7 +12,7 @@ from robolearn.config import config_hash, to_dict
 from robolearn.contracts import Normalization
 from robolearn.data.episode import EpisodeInfo, EpisodeKind, EpisodeStart
 from robolearn.data.reading.corruption import CorruptConfig
-from robolearn.data.reading.costs import CostConfig
+from robolearn.data.reading.costs import ByOutcome, CostConfig
 from robolearn.data.reading.episode_arrays import EpisodeArrays
 from robolearn.data.reading.pictures import PictureConfig
 from robolearn.data.reading.rewards import RewardConfig
@@ -233,7 +233,15 @@ class StoreSource:
 
     def _cost_identity(self) -> list[Any]:
         """What decides costs; nothing where nothing is said of them."""
-        return [] if self._config.cost is None else [{"cost": to_dict(self._config.cost)}]
+        cost = self._config.cost
+        if cost is None:
+            return []
+        told: dict[str, Any] = {"cost": to_dict(cost)}
+        costing = cost.costing()
+        if isinstance(costing, ByOutcome) and costing.outcomes:
+            said = ((i.success, self._store.annotated(i.id).reason) for i in self._infos)
+            told |= {"outcomes": [list(words) for words in said]}
+        return [told]
 
 
 def _nothing(

@@ -12,6 +12,7 @@ import pytest
 from robolearn.data.reading.cache import flatten
 from robolearn.data.reading.costs import CostConfig, costs
 from robolearn.data.reading.selection import DataConfig, StoreSource
+from robolearn.data.store.annotations import Annotation
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError
 from robolearn.learning import BatchSpec
@@ -55,11 +56,47 @@ def test_costs_belong_to_the_data_and_its_identity(tmp_path: Path) -> None:
     assert not flatten(source()).cost.any()
 
 
+def test_the_end_of_a_labelled_failure_costs_and_nothing_else_does(tmp_path: Path) -> None:
+    store = EpisodeStore.create(tmp_path / "store")
+    stopped = small_episode(seed=2, steps=12)
+    outcome = dataclasses.replace(stopped.meta.outcome, success=False, reason="safety_stop")
+    stopped = dataclasses.replace(stopped, meta=dataclasses.replace(stopped.meta, outcome=outcome))
+    rate_hz = stopped.meta.embodiment.rate_hz
+    wanted = CostConfig("failure", {"reasons": ["spilled", "safety_stop"], "before_s": 3 / rate_hz})
+
+    def found() -> list[float]:
+        source = StoreSource(store, DataConfig((TOOL,), cost=wanted))
+        return flatten(source).cost.reshape(3, 12).sum(axis=1).tolist()
+
+    with store.writer() as writer:
+        plain, spilled = (writer.append(small_episode(seed=k, steps=12)) for k in range(2))
+        writer.append(stopped)
+    # A supervisor's word counts as it was recorded.
+    assert found() == [0.0, 0.0, 3.0]
+    hashed = StoreSource(store, DataConfig((TOOL,), cost=wanted)).content_hash
+    with store.writer() as writer:
+        said = writer.annotate(Annotation((spilled,), "anna", success=False, reason="spilled"))
+        writer.annotate(Annotation((plain,), "anna", success=False, reason="slow"))
+    assert found() == [0.0, 3.0, 3.0]
+    assert StoreSource(store, DataConfig((TOOL,), cost=wanted)).content_hash != hashed
+    assert costs(store.read(spilled), wanted).tolist() == [0.0] * 9 + [1.0] * 3
+    # Of a shorter time than a step it is the last one.
+    last = CostConfig("failure", {"reasons": ["spilled"]})
+    assert costs(store.read(spilled), last).tolist() == [0.0] * 11 + [1.0]
+    with store.writer() as writer:
+        writer.annotate(Annotation((spilled,), "anna", undoes=said))
+    assert found() == [0.0, 0.0, 3.0]
+
+
 def test_what_cannot_be_is_explained(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.cost: no cost 'regin'\. Did you mean 'region'"):
         CostConfig("regin")
     with pytest.raises(ConfigError, match=r"data\.cost: region: unknown key 'tolerance'"):
         CostConfig("region", LEFT | {"tolerance": 0.1})
+    with pytest.raises(ConfigError, match="reasons: name at least one"):
+        CostConfig("failure", {"reasons": [" "]})
+    with pytest.raises(ConfigError, match="before_s must be at least 0 s, got -1"):
+        CostConfig("failure", {"reasons": ["spilled"], "before_s": -1.0})
     with pytest.raises(ConfigError, match="low and high must be of one length"):
         CostConfig("region", LEFT | {"high": [1.0]})
     store = EpisodeStore.create(tmp_path / "store")
