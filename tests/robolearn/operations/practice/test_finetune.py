@@ -552,3 +552,18 @@ def test_the_command(parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["finetune", str(parent), "--store", "a", "--out", "b"]) == 2
     assert "say where it practises: --world W" in capsys.readouterr().err
     assert main(["finetune"]) == 2
+
+
+@pytest.mark.slow
+def test_ray_actors_drive_by_the_same_functions(parent: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is an optional extra: pip install 'robolearn[ray]'")
+    experiment, store, out = small(parent), tmp_path / "store", tmp_path / "out"
+    found = finetune(experiment, parent, WORLD, store, out, actors=Actors(2, "ray"))
+    flights = Ledger.of(out).flights
+    assert (found.kept, found.sound) == ("last", True)
+    assert sorted(f.number for f in flights) == list(range(len(flights)))
+    assert sorted(f.id for f in flights) == sorted(EpisodeStore.open(store).ids())
+    assert {f.driver for f in flights} == {"parent", "explorer"}
+    for flight in flights:
+        said = EpisodeStore.open(store).meta(flight.id).provenance["practice"]
+        assert (said["number"], said["version"]) == (flight.number, flight.version)
