@@ -12,6 +12,7 @@ import numpy as np
 from robolearn.capture.board_views import BoardView
 from robolearn.capture.config import CaptureLens
 from robolearn.capture.folder import DepthPicture
+from robolearn.capture.registered import TURNS
 from robolearn.shapes import Floats
 
 # Depth and board farther apart than this are of different units; than that, depth is off [m].
@@ -20,12 +21,6 @@ _LEAST_PICTURES = 3
 # Boards are tilted when their corners' distances scatter by so much [m]; depth that follows them
 # leaves less than this share of that, one that is turned or mirrored the right way much less.
 _TILTED_M, _FOLLOWS, _EXPLAINS = 0.006, 0.7, 0.35
-# How a depth picture may lie in its picture.
-_TURNS = {
-    "left and right exchanged": (slice(None), slice(None, None, -1)),
-    "upside down and mirrored": (slice(None, None, -1), slice(None)),
-    "turned by 180 degrees": (slice(None, None, -1), slice(None, None, -1)),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +70,10 @@ def _shown(b: BoardView, lens: CaptureLens | None) -> _Shown | None:
 def _following(shown: Sequence[_Shown]) -> tuple[str, str] | None:
     """Whether depth tilts as the board does; None where it does, or boards are hardly tilted."""
     tilted = np.sqrt(np.mean([np.var(s.far) for s in shown]))
-    if tilted < _TILTED_M or _left_over(shown, (slice(None), slice(None))) < _FOLLOWS * tilted:
+    if tilted < _TILTED_M or _left_over(shown, ()) < _FOLLOWS * tilted:
         return None
-    for how, turn in _TURNS.items():
-        if _left_over(shown, turn) < _EXPLAINS * tilted:
+    for how, axes in TURNS.items():
+        if _left_over(shown, axes) < _EXPLAINS * tilted:
             return "error", (
                 f"depth pictures lie {how} in their pictures: the depth of the board's corners is"
                 " that of others; write both as the camera sees them"
@@ -89,11 +84,13 @@ def _following(shown: Sequence[_Shown]) -> tuple[str, str] | None:
     )
 
 
-def _left_over(shown: Sequence[_Shown], turn: tuple[slice, slice]) -> float:
-    """What is left of the corners' depth beside their distances, but for an offset [m]."""
+def _left_over(shown: Sequence[_Shown], axes: tuple[int, ...]) -> float:
+    """What is left of the corners' depth, turned round these axes, beside their distances, but for
+    an offset [m].
+    """
     rest: list[float] = []
     for s in shown:
-        there, far = s.measured(s.depth[turn])
+        there, far = s.measured(np.flip(s.depth, axes))
         if len(there) >= 4:
             rest.append(float(np.var(there - far)))
     return float(np.sqrt(np.mean(rest))) if rest else np.inf

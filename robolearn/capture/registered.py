@@ -6,7 +6,7 @@ was mirrored or turned, and not as it is, one of both was stored the other way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import cv2
 import numpy as np
@@ -27,11 +27,12 @@ _AROUND, _FLAT = 21, 4.0
 _NONE, _THERE = 1.25, 1.5
 # So many times as strong as before, and stronger at all in this share of the pictures.
 _CLEARLY, _IN_MOST = 1.3, 0.75
-_TURNS = {
-    "left and right exchanged": 1,
-    "upside down and mirrored": 0,
-    "turned by 180 degrees": -1,
+TURNS: Mapping[str, tuple[int, ...]] = {
+    "left and right exchanged": (1,),
+    "upside down and mirrored": (0,),
+    "turned by 180 degrees": (0, 1),
 }
+"""How a depth picture may lie in its picture, and the axes that are turned round then."""
 _Edges = Bool[NDArray[np.bool_], "h w"]
 
 
@@ -44,7 +45,7 @@ def turned_depth(frames: Sequence[Frame]) -> str:
     rows = np.array([row for row in found if row is not None])
     if len(rows) < _LEAST:
         return ""
-    for k, how in enumerate(_TURNS, start=1):
+    for k, how in enumerate(TURNS, start=1):
         better: Floats = rows[:, k] / rows[:, 0]
         given, other = float(np.median(rows[:, 0])), float(np.median(rows[:, k]))
         clear = given < _NONE and other > _THERE and float(np.median(better)) > _CLEARLY
@@ -69,7 +70,7 @@ def _agreement(frame: Frame) -> list[float] | None:
     whole = float(slopes.mean())
     if whole <= 0.0:
         return None
-    turned = [jumps, *(cv2.flip(jumps.astype(np.uint8), k) > 0 for k in _TURNS.values())]
+    turned = [jumps, *(np.flip(jumps, axes) for axes in TURNS.values())]
     return [max(1e-3, float(slopes[edges].mean()) / whole) for edges in turned]
 
 
