@@ -90,16 +90,12 @@ def _joined(
     ceiling = repetition([c.real for c in parts], level=level, seed=seed)
     reachable = None
     if ceiling is not None:
-        sizes = [
-            harmonic_mean([len(v) for c in parts for v in side(c).values()]) for side in _SIDES
-        ]
+        real, sim = ([c.real for c in parts], [c.sim for c in parts])
+        sizes = [harmonic_mean([len(v) for c in side for v in c.values()]) for side in (real, sim)]
         value, low, high = (reach(v, *sizes) for v in (ceiling.value, ceiling.low, ceiling.high))
         method = "ceiling with as many trials"
         reachable = Estimate(value, low, high, ceiling.n, method, level)
     return ConditionAgreement(policy, sum(len(c.real) for c in parts), found, ceiling, reachable)
-
-
-_SIDES = (lambda c: c.real, lambda c: c.sim)
 
 
 def harmonic_mean(counts: Sequence[int]) -> float:

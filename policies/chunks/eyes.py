@@ -34,16 +34,21 @@ class Eyes:
     spec: PolicySpec
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The signals that are seen through them: all but pictures, and what these tell."""
+        return self.model.encoder.names
+
+    @property
     def space(self) -> TaskSpace:
-        """What is seen through them: everything but pictures, and what these tell."""
+        """What is seen through them."""
         whole = self.model.input_spec.task_space
-        seen = tuple(s for s in whole.observations if not s.is_image)
+        seen = tuple(s for s in whole.observations if s.name in self.names)
         return dataclasses.replace(whole, observations=seen)
 
     def __call__(self, observations: Observed) -> dict[str, torch.Tensor]:
-        """The signals of :attr:`space`."""
+        """The signals of :attr:`names`."""
         told = self.model.with_estimates(observations)
-        return {s.name: told[s.name] for s in self.space.observations}
+        return {name: told[name] for name in self.names}
 
 
 def eyes_of(policy: Policy) -> Eyes | None:

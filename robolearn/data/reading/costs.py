@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -44,15 +44,11 @@ class Costing(Protocol):
 
 
 @runtime_checkable
-class ByOutcome(Protocol):
-    """What an entry may be beside: its costs are other ones when somebody judges an episode
-    otherwise.
-    """
+class Judging(Protocol):
+    """What an entry may have beside, as every reward has it."""
 
-    @property
-    def outcomes(self) -> bool:
-        """Whether outcomes and their reasons, annotated ones included, decide."""
-        ...
+    # Whether the outcome of an episode counts, which may be annotated after it was recorded.
+    judges: ClassVar[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,22 +115,15 @@ class Failed:
     reasons: tuple[str, ...]
     # How long before its end that begins [s]; at least the last step.
     before_s: float = 0.0
+    judges: ClassVar[bool] = True
+    # What was said of an episode counts.
+    signals: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         if not self.reasons or not all(r.strip() for r in self.reasons):
             raise ConfigError("reasons: name at least one, such as [safety_stop, spilled]")
         if not (math.isfinite(self.before_s) and self.before_s >= 0):
             raise ConfigError(f"before_s must be at least 0 s, got {self.before_s}")
-
-    @property
-    def signals(self) -> tuple[str, ...]:
-        """None: what was said of an episode counts."""
-        return ()
-
-    @property
-    def outcomes(self) -> bool:
-        """They do."""
-        return True
 
     def cost(self, episode: Episode) -> OwnFloats:
         """Of its end."""

@@ -12,7 +12,7 @@ from robolearn.config import config_hash, to_dict
 from robolearn.contracts import Normalization
 from robolearn.data.episode import EpisodeInfo, EpisodeKind, EpisodeStart
 from robolearn.data.reading.corruption import CorruptConfig
-from robolearn.data.reading.costs import ByOutcome, CostConfig
+from robolearn.data.reading.costs import CostConfig, Judging
 from robolearn.data.reading.episode_arrays import EpisodeArrays
 from robolearn.data.reading.pictures import PictureConfig
 from robolearn.data.reading.rewards import RewardConfig
@@ -238,7 +238,7 @@ class StoreSource:
             return []
         told: dict[str, Any] = {"cost": to_dict(cost)}
         costing = cost.costing()
-        if isinstance(costing, ByOutcome) and costing.outcomes:
+        if isinstance(costing, Judging) and costing.judges:
             said = ((i.success, self._store.annotated(i.id).reason) for i in self._infos)
             told |= {"outcomes": [list(words) for words in said]}
         return [told]

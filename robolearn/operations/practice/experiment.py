@@ -140,8 +140,8 @@ def _completed(parent: Run, raw: Mapping[str, Any], *, on_cell: bool) -> dict[st
     algorithm |= said
     recorded = _section(parent, "data")
     data: dict[str, Any] = {key: recorded[key] for key in SEEN if key in recorded}
-    if issubclass(kind, OverParentConfig) and (seen := seen_through(parent)):
-        data |= {"observations": seen}
+    if issubclass(kind, OverParentConfig) and (eyes := _eyes(parent)) is not None:
+        data |= {"observations": eyes.names}
     data |= {"kinds": ["online"]}
     if "discount" in algorithm:
         params = {"discount": algorithm["discount"]}
@@ -157,15 +157,10 @@ def _completed(parent: Run, raw: Mapping[str, Any], *, on_cell: bool) -> dict[st
     return {**rest, "policy": name, "algorithm": algorithm, "data": data, "fit": fit}
 
 
-def seen_through(parent: Run) -> tuple[str, ...]:
-    """What is seen by whoever builds on a policy that tells signals from its pictures: these
-    instead of the pictures, which it alone looks at; () for any other parent.
-    """
-    eyes = _eyes(parent)
-    return () if eyes is None else tuple(s.name for s in eyes.space.observations)
-
-
 def _eyes(parent: Run) -> Eyes | None:
+    """What whoever builds on a policy that tells signals from its pictures sees by, instead of the
+    pictures, which it alone looks at; None for any other parent.
+    """
     pictures = any(s.is_image for s in parent.spec.task_space.observations)
     return eyes_of(policy_of(parent)) if pictures else None
 
@@ -195,7 +190,7 @@ def require_buildable(experiment: Experiment, parent: Run) -> None:
     goal = trained_goal(parent.path)
     configured = at_goal(experiment.algorithm, lambda: () if goal is None else (goal,))
     eyes, space = _eyes(parent), parent.spec.task_space
-    if eyes is not None and experiment.data.observations == seen_through(parent):
+    if eyes is not None and experiment.data.observations == eyes.names:
         space = eyes.space
     space = Representation(experiment.data.representation, space).inner
     configured.build(space, dataclasses.replace(parent.stats, reward=rewards.finish()), parent)
