@@ -261,7 +261,8 @@ def _stacked(*parts: Any) -> NDArray[np.float64]:
 
 
 def _length(q: Quaternions) -> Any:
-    return np.linalg.norm(q) if q.ndim == 1 else np.linalg.norm(q, axis=-1, keepdims=True)
+    # Of one numpy's norm takes five times as long as what it computes.
+    return np.sqrt(q.dot(q)) if q.ndim == 1 else np.linalg.norm(q, axis=-1, keepdims=True)
 
 
 def yaw_of(R: Rotation) -> float:

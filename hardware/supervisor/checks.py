@@ -111,9 +111,16 @@ def _numbers(limit: Components | float) -> list[float]:
     return np.atleast_1d(limit).tolist()
 
 
+def are_finite(values: Components) -> bool:
+    """Whether all of ``values [n]`` are finite numbers."""
+    numbers = values.tolist()
+    # Nothing makes a sum finite again; finite numbers alone may have one that is not.
+    return math.isfinite(sum(numbers)) or all(map(math.isfinite, numbers))
+
+
 def are_angles(q: Joints, count: int) -> bool:
     """Whether ``q`` is so many finite numbers."""
-    return q.shape == (count,) and all(map(math.isfinite, q.tolist()))
+    return q.shape == (count,) and are_finite(q)
 
 
 def are_same(one: Joints, two: Joints) -> bool:

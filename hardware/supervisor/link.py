@@ -209,13 +209,22 @@ class Target:
         width = (len(value) - 3) // (1 + PLAN_STEPS)
         end = command_width(width)
         plan = value[3 + width : end].reshape(PLAN_STEPS, width)
-        used = sum(
-            row.count(math.inf) < width and not all(map(math.isinf, row)) for row in plan.tolist()
-        )
+        used = _rows_told(plan)
         number, seconds, rest = value[:3].tolist()
         finite = math.isfinite(seconds) and math.isfinite(rest)
         due = int(seconds) * 10**9 + int(rest) if finite else -1
         return cls(int(number), due, value[3 : 3 + width], plan[:used], value[end:])
+
+
+def _rows_told(plan: Plan) -> int:
+    """How many rows ``[k, w]`` hold a number: those behind a plan's end are infinite throughout."""
+    rows, width = plan.shape
+    numbers: list[float] = plan.ravel().tolist()
+    told = len(numbers) - numbers.count(math.inf)
+    # With a finite sum all that is infinite comes behind it.
+    if told % width == 0 and math.isfinite(sum(numbers[:told])):
+        return told // width
+    return sum(not all(map(math.isinf, numbers[k * width : (k + 1) * width])) for k in range(rows))
 
 
 def command_width(values: int, grips: int = 0) -> int:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-import numpy as np
-
+from hardware.supervisor.checks import are_same
 from robolearn.arms.shapes import Joints
 from robolearn.geometry import Pose
 
@@ -25,7 +24,7 @@ class RecentTips:
             if q is known:
                 return tip
         for known, tip in self._known:
-            if np.array_equal(q, known):
+            if are_same(q, known):
                 return tip
         tip = self._pose(q)
         self._known.appendleft((q, tip))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 
 from hardware.devices.gripper_config import FAR_M
+from hardware.supervisor.checks import are_finite
 from hardware.supervisor.follower import Follower
 from hardware.supervisor.gripper_keeper import Keeper
 from hardware.supervisor.link import Cause, SupervisorConfig, Target
@@ -63,7 +63,7 @@ class CommandCheck:
 
     def _defect(self, target: Target, age_s: float, last: Target | None) -> Defect | None:
         values = (target.value, target.plan.reshape(-1), target.gripper)
-        if not all(math.isfinite(v) for part in values for v in part.tolist()):
+        if not all(map(are_finite, values)):
             return Defect(Cause.NOT_FINITE)
         backward = last is not None and target.seq <= last.seq
         if backward or not -self._config.ahead_s <= age_s <= self._config.late_s:

@@ -1,12 +1,13 @@
 """Joint targets, distances, forces and following errors, on a virtual clock."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 
 from hardware.drivers.fakes.robot import FakeFault
-from hardware.supervisor.checks import CollisionConfig, FollowingCheck, Obstacle
+from hardware.supervisor.checks import CollisionConfig, FollowingCheck, Obstacle, are_finite
 from hardware.supervisor.joint_follower import JointFollowerConfig, JointSpace
 from hardware.supervisor.link import Cause, Mode, Target, command_width
 from robolearn.arms.joint_path import JointLimits
@@ -52,6 +53,33 @@ def test_a_target_of_any_width_survives_its_row(width):
     assert (again.seq, again.due_ns) == (3, 12_345_678_901_234)
     np.testing.assert_array_equal(again.value, target.value)
     np.testing.assert_array_equal(again.plan, target.plan)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([], 0),
+        ([[1.0, 2.0], [3.0, 4.0]], 2),
+        ([[1.0, 2.0], [math.inf, 4.0], [math.nan, 4.0]], 3),
+        ([[math.nan, math.nan], [-math.inf, 4.0]], 2),
+        # Finite numbers whose sum is not.
+        ([[1e308, 1e308], [1e308, 1e308]], 2),
+        ([[math.inf, 4.0], [1.0, math.inf]], 2),
+    ],
+)
+def test_a_plan_ends_where_its_row_is_infinite_throughout(rows, told):
+    plan = np.array(rows).reshape(-1, 2)
+    again = Target.unpack(Target(1, 2, np.zeros(2), plan).pack())
+    assert len(again.plan) == told
+    np.testing.assert_array_equal(again.plan, plan)
+
+
+def test_numbers_are_finite_where_their_sum_is_not():
+    assert are_finite(np.array([1e308, 1e308]))
+    assert are_finite(np.zeros(0))
+    for wrong in (math.nan, math.inf, -math.inf):
+        assert not are_finite(np.array([1.0, wrong]))
+    assert not are_finite(np.array([math.inf, -math.inf]))
 
 
 def test_joint_targets_are_reached_within_the_limits(cell):
