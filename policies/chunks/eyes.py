@@ -39,6 +39,11 @@ class Eyes:
         return self.model.encoder.names
 
     @property
+    def told(self) -> tuple[str, ...]:
+        """Of :attr:`names` those that the pictures tell."""
+        return () if self.model.estimator is None else self.model.estimator.names
+
+    @property
     def space(self) -> TaskSpace:
         """What is seen through them."""
         whole = self.model.input_spec.task_space

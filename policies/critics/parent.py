@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from policies.chunks.eyes import told
+from policies.chunks.eyes import Eyes, eyes_of, told
 from policies.registry import policy_of
 from robolearn.contracts import Policy
 from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
@@ -24,8 +24,14 @@ def policy_for(run: Run, space: TaskSpace) -> Policy:
     """:func:`inner_policy` as whoever sees ``space`` meets it: without pictures there it observes
     what it tells of them instead (:mod:`policies.chunks.eyes`).
     """
+    return _met(run, space)[0]
+
+
+def _met(run: Run, space: TaskSpace) -> tuple[Policy, Eyes | None]:
+    """:func:`policy_for`, and the eyes that it is told by."""
     policy = inner_policy(run)
-    return policy if any(s.is_image for s in space.observations) else told(policy)
+    eyes = None if any(s.is_image for s in space.observations) else eyes_of(policy)
+    return (policy if eyes is None else told(policy)), eyes
 
 
 def judged_policy(
@@ -43,8 +49,8 @@ def judged_policy(
             f"the parent '{parent.path}' improves on another run itself; give the policy that it"
             " builds on"
         )
-    policy = policy_for(parent, space)
-    if not _alike(policy.spec.task_space, space):
+    policy, eyes = _met(parent, space)
+    if not _alike(policy.spec.task_space, space, () if eyes is None else eyes.told):
         raise SpecMismatchError(
             f"the parent '{parent.path}' reads and writes another task space than the data:"
             f" {policy.spec.task_space} against {space}"
@@ -57,11 +63,11 @@ def judged_policy(
     return policy
 
 
-def _alike(sees: TaskSpace, space: TaskSpace) -> bool:
-    """Whether they are the same; of a signal that is told from pictures nothing but its shape and
-    its angles is known.
+def _alike(sees: TaskSpace, space: TaskSpace, told_of: Collection[str]) -> bool:
+    """Whether they are the same; of the signals ``told_of`` in pictures nothing but their shape and
+    their angles is known.
     """
-    recorded = {s.name: s for s in space.observations}
+    recorded = {s.name: s for s in space.observations if s.name in told_of}
     observations = [
         recorded.get(s.name, s) if s == _known(recorded.get(s.name, s)) else s
         for s in sees.observations

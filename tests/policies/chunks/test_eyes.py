@@ -169,6 +169,19 @@ def test_who_has_no_eyes_is_told_nothing(parent: Path) -> None:
     assert told(blind) is blind
 
 
+def test_what_is_not_told_from_pictures_must_be_the_recorded_signal(parent: Path) -> None:
+    """Of the pose that the pictures tell a run says shape and angles alone; of the tool all."""
+    run = load_run(parent)
+    space = told(load_policy(parent)).spec.task_space
+    tool, block = space.observations
+    config = IdqlConfig(n_obs=1, horizon=8, stride=4)
+    named = dataclasses.replace(block, unit="m", frame="table")
+    config.build(dataclasses.replace(space, observations=(tool, named)), run.stats, run)
+    tool = dataclasses.replace(tool, frame="elsewhere")
+    with pytest.raises(SpecMismatchError, match="another task space"):
+        config.build(dataclasses.replace(space, observations=(tool, named)), run.stats, run)
+
+
 def test_signals_of_another_shape_are_no_parents(parent: Path) -> None:
     run = load_run(parent)
     space = load_policy(parent).spec.task_space
