@@ -73,11 +73,26 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_tensors(path: Path, tensors: Weights, metadata: Mapping[str, str]) -> None:
-    """A safetensors file, atomically."""
+    """A safetensors file, atomically; the same bytes for the same content."""
     # Clones: safetensors refuses tensors that share storage.
     plain = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
     # Not save_file: what it makes is readable by its maker alone.
-    write_atomic(path, save(plain, metadata=dict(metadata)))
+    data = save(plain, metadata=dict(metadata))
+    # Of no tensors at all the library's header is no JSON.
+    write_atomic(path, _in_order(data) if plain else data)
+
+
+def _in_order(data: bytes) -> bytes:
+    """A safetensors file (the header's length in 8 bytes, the header as JSON, the numbers) with its
+    metadata in the order of their names: the library has them in another one every time.
+    """
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:begin])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    told = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    # The numbers begin at a multiple of eight bytes.
+    told += b" " * (-len(told) % 8)
+    return len(told).to_bytes(8, "little") + told + data[begin:]
 
 
 def _beside(target: Path) -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from safetensors import safe_open
 from torch import nn
 
 from robolearn.contracts import PolicySpec
@@ -62,6 +63,20 @@ def make_chain(path: Path) -> Path:
     for run in (path / "parent", path):
         seal_run(run)
     return path
+
+
+def test_the_same_weights_are_the_same_bytes(tmp_path: Path) -> None:
+    """What a policy is called by follows from them."""
+    tensors = {"b/\u00e4": torch.arange(3.0), "a": torch.zeros(2, dtype=torch.int64)}
+    metadata = {name: f"of {name}" for name in ("step", "version", "run", "\u00fc", "a")}
+    for number in range(12):
+        write_tensors(tmp_path / f"{number}.safetensors", tensors, metadata)
+    assert len({file.read_bytes() for file in tmp_path.iterdir()}) == 1
+    found = read_tensors(tmp_path / "0.safetensors")
+    assert found.keys() == tensors.keys()
+    assert all(torch.equal(found[name], tensors[name]) for name in tensors)
+    with safe_open(str(tmp_path / "0.safetensors"), "pt") as file:
+        assert file.metadata() == metadata
 
 
 RUNS = ("", "parent/", "parent/parts/0/")
