@@ -26,7 +26,6 @@ import torch
 from eval.trials.executors import Done, run_in_process, run_in_workers
 from eval.trials.ray_executor import run_on_ray
 from eval.trials.rollouts import ExecutorName
-from robolearn.config import from_dict
 from robolearn.errors import ConfigError, InferenceError, RobolearnError
 from robolearn.operations.builders import EnvBuilder, WorldInfo, env_builder
 from robolearn.operations.goals import world_for
@@ -51,7 +50,7 @@ from robolearn.operations.practice.frame import (
 )
 from robolearn.operations.practice.judging import EpisodeJudge
 from robolearn.operations.practice.listener import PracticeListener
-from robolearn.operations.practice.result import FinetuneResult, finished
+from robolearn.operations.practice.result import FinetuneResult, finished, found_result
 from robolearn.operations.practice.validation import Validation
 from robolearn.operations.reality.worlds import make_world
 from robolearn.seeding import child_seed
@@ -120,7 +119,7 @@ def finetune(
     standing = standing_of(out, identity, resume=resume)
     limits = limits_of(experiment)
     if standing.result is not None and is_over(standing, limits):
-        return dataclasses.replace(from_dict(FinetuneResult, standing.result), reused=True)
+        return found_result(standing.result, out)
     standing = dataclasses.replace(standing, limits=limits, result=None)
     with contextlib.ExitStack() as stack:
         books = Books.opened(stack, store, out, standing, parent.spec.execute)

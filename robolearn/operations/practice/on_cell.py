@@ -30,7 +30,7 @@ from hardware.teleop.device import unheard
 from hardware.teleop.registry import DEVICES
 from robolearn.agents.chunk import ticks_per_action
 from robolearn.agents.execution import Execution
-from robolearn.config import config_hash, from_dict, to_dict
+from robolearn.config import config_hash, to_dict
 from robolearn.errors import ConfigError, InferenceError, PracticeError, RobotError
 from robolearn.instructions import require_understood
 from robolearn.operations.cell.opened import CellChoice
@@ -69,7 +69,7 @@ from robolearn.operations.practice.frame import (
 from robolearn.operations.practice.judging import EpisodeJudge
 from robolearn.operations.practice.listener import PracticeListener
 from robolearn.operations.practice.records import Standing
-from robolearn.operations.practice.result import FinetuneResult, finished
+from robolearn.operations.practice.result import FinetuneResult, finished, found_result
 from robolearn.operations.practice.session import Session
 from robolearn.operations.suites import open_suite
 from robolearn.operations.trust.permission import UNCERTIFIED
@@ -167,7 +167,7 @@ def finetune_on_cell(
     standing = standing_of(out, identity, resume=resume)
     limits = limits_of(experiment)
     if standing.result is not None and is_over(standing, limits):
-        return dataclasses.replace(from_dict(FinetuneResult, standing.result), reused=True)
+        return found_result(standing.result, out)
     standing = dataclasses.replace(standing, limits=limits, result=None)
     build = LearnerBuilder(
         experiment, run, store, out, second, threads, corrected=bool(where.takeover.by)

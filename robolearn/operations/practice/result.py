@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from robolearn.config import to_dict
+from robolearn.config import from_dict, to_dict
 from robolearn.data.insight.effort import Wear
 from robolearn.errors import InferenceError, PracticeError
 from robolearn.operations.practice.records import VersionTest
 from robolearn.operations.practice.session import Ended, Session
 from robolearn.operations.practice.wear import worn
-from robolearn.training.run_directory import hold_parent, policy_hash
+from robolearn.training.run_directory import hold_parent, load_run, policy_hash
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,15 @@ class FinetuneResult:
     # most that it had cost at any time.
     regret: int = 0
     dip: int = 0
+
+
+def found_result(written: Mapping[str, Any], out: Path) -> FinetuneResult:
+    """What a practice that is over had ``written`` of the run that lies in ``out`` today.
+
+    Errors: :class:`CheckpointError` where that is not what was written.
+    """
+    result, run = from_dict(FinetuneResult, written), load_run(out)
+    return dataclasses.replace(result, reused=True, run_dir=out, policy_hash=run.policy_hash)
 
 
 def finished(session: Session) -> FinetuneResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -46,7 +47,7 @@ from robolearn.pusht import BLOCK, TOOL
 from robolearn.training.budget import TimeLeft
 from robolearn.training.learner import DRIFT, Learner
 from robolearn.training.log import logged
-from robolearn.training.run_directory import load_run, policy_hash
+from robolearn.training.run_directory import WEIGHTS, load_run, policy_hash
 from robolearn.training.trainer import Trainer
 from robolearn.training.versions import load_version
 from sim.env.scene_env import SceneEnv
@@ -184,6 +185,14 @@ def test_what_was_interrupted_goes_on(parent: Path, tmp_path: Path, rounds: int)
     again = finetune(longer, parent, WORLD, store, out, resume=True)
     assert again.reused
     assert (again.policy_hash, again.episodes) == (found.policy_hash, 16)
+    # It says what lies there today: a copy of it elsewhere, and nothing of weights that changed.
+    shutil.copytree(out, tmp_path / "copied")
+    copied = finetune(longer, parent, WORLD, store, tmp_path / "copied", resume=True)
+    assert (copied.reused, copied.run_dir) == (True, tmp_path / "copied")
+    weights = tmp_path / "copied" / WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    with pytest.raises(CheckpointError, match=WEIGHTS):
+        finetune(longer, parent, WORLD, store, tmp_path / "copied", resume=True)
 
 
 class _Clock:
