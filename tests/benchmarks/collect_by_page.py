@@ -8,7 +8,9 @@ under the supervisor, by the operations that ``robolearn collect`` runs; the pag
 all that the person has. ``--film``: the cameras show a film of so many pictures, so that nobody
 has to draw them meanwhile. Prints one JSON document: episodes kept and lost, frames lost by camera,
 what became of pictures in the cameras, and how long the person waited from the key that keeps an
-episode until the program went on (the arm's way to the next start is told beside it).
+episode until the program went on (the arm's way to the next start is told beside it). A run that
+is cut short (``--minutes``, Ctrl-C, SIGTERM) prints the same of what there is until then, and every
+kept episode prints the waits so far to standard error, for one that is killed.
 """
 
 from __future__ import annotations
@@ -19,9 +21,12 @@ import itertools
 import json
 import os
 import secrets
+import signal
 import socket
+import sys
 import tempfile
 import threading
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,7 +45,7 @@ from robolearn.operations.collect import CollectConfig, collect
 from robolearn.operations.deploy.operator import Unattended
 from robolearn.operations.lab.serve import TOKEN_VARIABLE
 from robolearn.operations.stores.collect_options import CellOptions, CollectOptions
-from robolearn.operations.stores.collection import Collected, CollectListener
+from robolearn.operations.stores.collection import CollectListener
 from robolearn.spec import EmbodimentSpec
 from sim.experts.registry import build_expert
 from sim.worlds import make_world
@@ -85,8 +90,12 @@ def run(
     pictures: tuple[int, int, int] = PICTURES,
     drawn: float = 1.0,
     film: int = 0,
+    minutes: float = 0.0,
 ) -> dict[str, Any]:
-    """Collect, and count."""
+    """Collect, and count, also what there is when ``minutes`` are over (0: no limit) or somebody
+    ends it.
+    """
+    before = EpisodeStore.open(out).ids() if out.is_dir() else []
     with tempfile.TemporaryDirectory() as folder, Cameras(address) as cameras:
         if world:
             config = CollectConfig(world, task_text=TEXT, seed=seed)
@@ -112,22 +121,53 @@ def run(
             seated.append(thread)
             thread.start()
 
-        listener = CollectListener(on_page=sit_down)
+        def so_far(name: str) -> None:
+            print(json.dumps({"saved": name, **waited(person)}), file=sys.stderr, flush=True)
+
+        listener = CollectListener(on_page=sit_down, on_saved=so_far)
         wanted = CollectOptions(agent="browser", episodes=episodes)
-        if world:
-            found = collect(config, out, wanted, listener=listener)
-        else:
-            found = collect_on_cell(
-                config,
-                out,
-                CellOptions(start_lab=True, lab_seed=seed),
-                Unattended(agreed=True),
-                wanted,
-                listener=listener,
-            )
+        cut = False
+        with cut_short(minutes):
+            try:
+                if world:
+                    collect(config, out, wanted, listener=listener)
+                else:
+                    collect_on_cell(
+                        config,
+                        out,
+                        CellOptions(start_lab=True, lab_seed=seed),
+                        Unattended(agreed=True),
+                        wanted,
+                        listener=listener,
+                    )
+            except KeyboardInterrupt:
+                cut = True
+        person.done.set()
         for thread in seated:
             thread.join(10.0)
-    return figures(found, person) | {"cameras": cameras.counts}
+    saved = (
+        [name for name in EpisodeStore.open(out).ids() if name not in before]
+        if out.is_dir()
+        else []
+    )
+    return figures(out, saved, person, cut=cut) | {"cameras": cameras.counts}
+
+
+@contextlib.contextmanager
+def cut_short(minutes: float) -> Generator[None]:
+    """SIGTERM, and the end of ``minutes`` (0: none), act as Ctrl-C does."""
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    kept = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGALRM)}
+    signal.setitimer(signal.ITIMER_REAL, 60.0 * minutes)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for number, handler in kept.items():
+            signal.signal(number, handler)
 
 
 class Cameras:
@@ -172,29 +212,41 @@ def _expert(spec: EmbodimentSpec, number: int) -> Agent:
     return expert
 
 
-def figures(found: Collected, person: PageOperator) -> dict[str, Any]:
-    """What became of the episodes that were kept, and of the person's time."""
-    store = EpisodeStore.open(found.store)
+def figures(out: Path, saved: Sequence[str], person: PageOperator, *, cut: bool) -> dict[str, Any]:
+    """What became of the episodes that were kept, and of the person's time; ``cut``: before the end
+    of the collection, so that the episode of the last key may be about to be saved.
+    """
     kept = sum(key == "keep" for _, key in person.pressed)
     lost: dict[str, int] = {}
-    for name in found.saved:
-        for camera in measure_episode(store.read(name)).cameras:
+    successes = 0
+    for name in saved:
+        episode = EpisodeStore.open(out).read(name)
+        successes += episode.meta.outcome.success
+        for camera in measure_episode(episode).cameras:
             lost[camera.name] = lost.get(camera.name, 0) + camera.lost
-    saving, moving = waits(person)
+    by_disk = int(person.last.get("lost_frames", 0))
+    missing = kept - len(saved)
     return {
-        "episodes kept": len(found.saved),
-        "episodes lost": kept - len(found.saved),
+        "cut short": cut,
+        "episodes kept": len(saved),
+        "episodes lost": max(0, missing - 1) if cut else missing,
         "attempts": sum(phase == "running" for _, phase in person.phases),
-        "successes": found.successes,
+        "successes": successes,
         "frames lost by camera": lost,
-        "frames the disk lost": found.recorder.lost_frames,
-        "save to next [s]": _spread(saving),
-        "way to the start [s]": _spread(moving),
-        "floor holds": len(found.saved) == kept
+        "frames the disk lost": by_disk,
+        **waited(person),
+        "floor holds": not cut
+        and not missing
         and not sum(lost.values())
-        and not found.recorder.lost_frames
-        and max(saving, default=0.0) <= WAIT_S,
+        and not by_disk
+        and max(waits(person)[0], default=0.0) <= WAIT_S,
     }
+
+
+def waited(person: PageOperator) -> dict[str, Any]:
+    """How long the person waited so far, for the program and for the arm."""
+    saving, moving = waits(person)
+    return {"save to next [s]": _spread(saving), "way to the start [s]": _spread(moving)}
 
 
 def waits(person: PageOperator) -> tuple[list[float], list[float]]:
@@ -231,6 +283,7 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, nargs=3, default=PICTURES, help="W H RATE")
     parser.add_argument("--drawn", type=float, default=1.0, help="share of the size that is drawn")
     parser.add_argument("--film", type=int, default=0, help="pictures of a film to be shown")
+    parser.add_argument("--minutes", type=float, default=0.0, help="then it ends; 0: no limit")
     given = parser.parse_args()
     found = run(
         given.out,
@@ -241,6 +294,7 @@ def main() -> None:
         pictures=given.pictures,
         drawn=given.drawn,
         film=given.film,
+        minutes=given.minutes,
     )
     print(json.dumps(found, indent=1))
 
