@@ -38,12 +38,14 @@ class LensConfig:
     frame: LensFrame = "table"
 
     def __post_init__(self) -> None:
-        if min(self.focal_px) <= 0 or not np.isfinite([*self.centre_px, *self.position_m]).all():
+        numbers = [*self.focal_px, *self.centre_px, *self.position_m, *self.distortion]
+        if min(self.focal_px) <= 0 or not np.isfinite(numbers).all():
             raise ConfigError(
                 f"a lens has positive focal lengths and finite numbers, got {self.focal_px},"
-                f" {self.centre_px}, {self.position_m}"
+                f" {self.centre_px}, {self.position_m}, distortion {self.distortion}"
             )
-        if abs(float(np.linalg.norm(self.quaternion)) - 1.0) > 1e-3:
+        # A comparison with NaN is false, too.
+        if not abs(float(np.linalg.norm(self.quaternion)) - 1.0) <= 1e-3:
             raise ConfigError(
                 f"a camera's quaternion (w x y z) has unit length, got {self.quaternion}"
             )

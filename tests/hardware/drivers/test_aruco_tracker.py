@@ -1,6 +1,7 @@
 """Finding tags: against pictures warped by their exact projection, and the geometry by itself."""
 
 import dataclasses
+import math
 import threading
 import time
 
@@ -123,6 +124,12 @@ def test_wrong_tags_and_lenses_are_named():
         Tag(1, ORIGIN, 0.0)
     with pytest.raises(ConfigError, match="unit length"):
         LensConfig((1.0, 1.0), ORIGIN, (0.0, 0.0, 0.0), (2.0, 0.0, 0.0, 0.0))
+    # Whatever is compared with NaN is false, also what should refuse it.
+    with pytest.raises(ConfigError, match="unit length"):
+        LensConfig((1.0, 1.0), ORIGIN, (0.0, 0.0, 0.0), (math.nan, 0.0, 0.0, 0.0))
+    for focal, distortion in ((math.nan, ()), (math.inf, ()), (1.0, (math.nan,) * 4)):
+        with pytest.raises(ConfigError, match="finite numbers"):
+            LensConfig((focal, 1.0), ORIGIN, (0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0), distortion)
     with pytest.raises(ConfigError, match="coefficients"):
         LensConfig((1.0, 1.0), ORIGIN, (0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0), (0.1,))
 
