@@ -2,8 +2,9 @@
 
     what an expert would do now --(seen late)--> error of the tool --> deflection, gripper --> input
 
-An *input* is what the person touches (keys of a terminal, reports of a puck, events of a pad): the
-same bytes as of the real thing reach the device. With it whole collections run unattended.
+An *input* is what the person touches (keys of a terminal, reports of a puck, events of a pad, a
+leader arm's servos, the arm itself): the same bytes as of the real thing reach the device. With it
+whole collections run unattended.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import numpy as np
 from hardware.teleop.config import DEFAULT_MAPPING
 from hardware.teleop.filters import shaped
 from hardware.teleop.shapes import Deflection
-from robolearn.arms.shapes import Values
+from hardware.teleop.targets import JOINTS
+from robolearn.arms.shapes import Joints, Values
 from robolearn.arms.tool_commands import TOOL_COMMANDS, pose_from_values
 from robolearn.contracts import Agent
 from robolearn.errors import ConfigError
@@ -50,6 +52,15 @@ class Input(Protocol):
         ...
 
 
+@runtime_checkable
+class LeaderInput(Protocol):
+    """A leader arm in the person's hand."""
+
+    def bring(self, q: Joints) -> None:
+        """Bring its joints there [rad], as the joints of the arm that follows count."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Habits:
     """How well a person drives."""
@@ -72,9 +83,14 @@ class Habits:
     # What the person takes for the speed at full deflection [m/s], [rad/s].
     speed_m_s: float = 0.25
     speed_rad_s: float = 0.6
+    # How fast the person turns a joint of a leader arm [rad/s], and how it trembles meanwhile
+    # [rad].
+    joint_rad_s: float = 1.0
+    joint_tremble_rad: float = 0.002
 
     def __post_init__(self) -> None:
-        if min(self.reaction_s, self.tremble, self.pauses_per_min, self.pause_s) < 0.0:
+        least = min(self.reaction_s, self.tremble, self.joint_tremble_rad)
+        if min(least, self.pauses_per_min, self.pause_s) < 0.0:
             raise ConfigError(f"habits: times and trembling are not negative: {self}")
 
 
@@ -102,7 +118,7 @@ class Operator:
         self._done: deque[Deflection] = deque(maxlen=self._late)
         self._wish: Values | None = None
         self._waits = self._closed = False
-        self._paused = 0
+        self._pauses = _Pauses(habits, rng, self._dt_s)
         # Ticks in which the person waits for the fingers to be seen at rest.
         self._rests = 0
 
@@ -116,14 +132,6 @@ class Operator:
         twist = np.zeros(6) if rests or self._pauses() else self._wanted(self._seen[0])
         self._done.append(twist)
         self._input.deflect(twist)
-
-    def _pauses(self) -> bool:
-        habits = self._habits
-        if self._paused > 0:
-            self._paused -= 1
-        elif self._rng.uniform() < habits.pauses_per_min / 60.0 * self._dt_s:
-            self._paused = round(self._rng.exponential(habits.pause_s) / self._dt_s)
-        return self._paused > 0
 
     def _wanted(self, seen: Observation) -> Deflection:
         habits = self._habits
@@ -175,6 +183,57 @@ class Operator:
             self._closed = closed
             self._input.grip(closed)
             self._rests = self._late + round(_FINGERS_S / self._dt_s)
+
+
+class LeaderOperator:
+    """Moves a leader arm so that the joints do what ``expert`` (of ``arm/joint_position``) would
+    do; :meth:`look` is called at every tick. The person first brings it to where the arm is.
+    """
+
+    def __init__(
+        self,
+        expert: Agent,
+        touched: LeaderInput,
+        rate_hz: float,
+        rng: np.random.Generator,
+        habits: Habits = Habits(),
+    ) -> None:
+        self._expert, self._input, self._habits, self._rng = expert, touched, habits, rng
+        self._late = max(1, round(habits.reaction_s * rate_hz))
+        self._most = habits.joint_rad_s / rate_hz
+        self._seen: deque[Observation] = deque(maxlen=self._late)
+        self._pauses = _Pauses(habits, rng, 1.0 / rate_hz)
+        self._q: Joints | None = None
+
+    def look(self, observation: Observation) -> None:
+        """See, and act on what was seen ``reaction_s`` ago."""
+        self._seen.append(observation)
+        if len(self._seen) < self._late:
+            return
+        seen = self._seen[0]
+        q = self._q
+        if q is None:
+            q = np.array(seen.value(JOINTS), dtype=np.float64)
+        elif not self._pauses():
+            wish = np.asarray(self._expert.decide(seen, None).action[JOINTS], dtype=np.float64)
+            q = q + np.clip(wish - q, -self._most, self._most)
+        self._q = q
+        self._input.bring(q + self._rng.normal(0.0, self._habits.joint_tremble_rad, q.shape))
+
+
+class _Pauses:
+    """Whether the person pauses in a tick; asked once in each."""
+
+    def __init__(self, habits: Habits, rng: np.random.Generator, dt_s: float) -> None:
+        self._habits, self._rng, self._dt_s, self._left = habits, rng, dt_s, 0
+
+    def __call__(self) -> bool:
+        habits = self._habits
+        if self._left > 0:
+            self._left -= 1
+        elif self._rng.uniform() < habits.pauses_per_min / 60.0 * self._dt_s:
+            self._left = round(self._rng.exponential(habits.pause_s) / self._dt_s)
+        return self._left > 0
 
 
 def _difference(wish: Values | None, tool: Values) -> Values:

@@ -1,4 +1,5 @@
-"""What a person touches, emulated: keys of a terminal, reports of a puck, events of a pad.
+"""What a person touches, emulated: keys of a terminal, reports of a puck, events of a pad, a
+phone's page, a leader arm's servos, the arm itself.
 
 Each waits until the device has taken what was done, so that simulated time may run faster.
 """
@@ -10,6 +11,7 @@ import struct
 
 import numpy as np
 
+from hardware.teleop.device import HandPose, Rate
 from hardware.teleop.devices.gamepad import (
     ABS,
     EVENT,
@@ -22,6 +24,7 @@ from hardware.teleop.devices.gamepad import (
     X,
     Y,
 )
+from robolearn.geometry import rot_z
 from tests.waiting import wait_until
 
 # Of the keyboard: forward, left, up, about x, y, z.
@@ -176,4 +179,72 @@ class PageInput:
 
     def grip(self, closed: bool) -> None:
         self._page.say("gripper", opening=float(not closed))
+        wait_until(lambda: self._device.poll().gripper == float(not closed))
+
+
+class TiltInput:
+    """A phone on which the page is open: turned in the hand while its button is held, and pads.
+
+    One or the other: whoever changes lets go in between, as a person does.
+    """
+
+    def __init__(self, opened, device, dt_s: float, turn_rad_s: float) -> None:
+        self._page, self._device = opened, device
+        self._most, self._yaw, self._turns = turn_rad_s * dt_s, 0.0, False
+        self.turned = 0
+
+    def deflect(self, twist) -> None:
+        turning = abs(twist[5]) > 0.1
+        if turning:
+            # The first look with the button held is where the turn begins.
+            self._yaw += self._most * twist[5] * self._turns
+            self._page.turn(rot_z(self._yaw))
+            self.turned += self._turns
+            wait_until(lambda: self._shows(rot_z(self._yaw)))
+        else:
+            # Pads are at rest first.
+            pushed = np.zeros(6) if self._turns else np.array([*twist[:3], 0.0, 0.0, 0.0])
+            self._page.deflect(pushed)
+            wait_until(lambda: self._pushed(pushed))
+        self._turns = turning
+
+    def grip(self, closed: bool) -> None:
+        self._page.say("gripper", opening=float(not closed))
+        wait_until(lambda: self._device.poll().gripper == float(not closed))
+
+    def _shows(self, R) -> bool:
+        motion = self._device.poll().motion
+        return isinstance(motion, HandPose) and np.allclose(motion.T[:3, :3], R, atol=1e-9)
+
+    def _pushed(self, twist) -> bool:
+        motion = self._device.poll().motion
+        return isinstance(motion, Rate) and np.allclose(motion.twist, twist)
+
+
+class ServoArm:
+    """A leader arm of emulated servos in a person's hand; ``signs`` as it is paired."""
+
+    def __init__(self, arm, device, signs) -> None:
+        self._arm, self._device, self._signs = arm, device, np.array(signs)
+
+    def bring(self, q) -> None:
+        own = np.append(q * self._signs, 0.2)
+        self._arm.do(lambda: self._arm.plant.set_joints(own))
+        wait_until(lambda: np.allclose(self._device.poll().motion.q, q, atol=2e-3))
+
+
+class GrippedArm:
+    """The arm itself in a person's hand, which pulls it, and the terminal's gripper key."""
+
+    REACH_M, FORCE_N = 0.05, 40.0
+
+    def __init__(self, arm, terminal, device) -> None:
+        self._arm, self._terminal, self._device = arm, terminal, device
+
+    def deflect(self, twist) -> None:
+        self._arm.pull(self.REACH_M * np.asarray(twist[:3]), self.FORCE_N)
+
+    def grip(self, closed: bool) -> None:
+        self._terminal.press("g")
+        self._terminal.release("g")
         wait_until(lambda: self._device.poll().gripper == float(not closed))

@@ -10,6 +10,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from hardware.teleop.page.messages import BEAT_S, PICTURE_HEAD, VERSION
+from robolearn.geometry import quat_from_rotation
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from tests.waiting import paced, wait_until
 
@@ -99,7 +100,8 @@ class OpenPage:
 
     def __init__(self, socket, on_view, beat_s) -> None:
         self.page, self._beat_s = FakePage(socket), beat_s
-        self._on_view, self._twist = on_view, np.zeros(6)
+        self._on_view = on_view
+        self._motion = {"twist": [0.0] * 6}
         self.driving, self.pictures, self._closed = False, 0, False
         self._threads = [
             threading.Thread(target=work, daemon=True) for work in (self._look, self._beat)
@@ -109,7 +111,11 @@ class OpenPage:
         wait_until(lambda: self.driving)
 
     def deflect(self, twist) -> None:
-        self._twist = np.array(twist)
+        self._motion = {"twist": [float(v) for v in np.clip(twist, -1.0, 1.0)]}
+
+    def turn(self, R) -> None:
+        """The device itself is held so, and its button is."""
+        self._motion = {"turn": [float(v) for v in quat_from_rotation(R)]}
 
     def say(self, kind, **values) -> None:
         self.page.say(kind, **values)
@@ -125,7 +131,7 @@ class OpenPage:
             for _ in paced(1.0 / self._beat_s):
                 if self._closed:
                     break
-                self.page.hand(twist=[float(v) for v in np.clip(self._twist, -1.0, 1.0)])
+                self.page.hand(**self._motion)
 
     def _look(self) -> None:
         with contextlib.suppress(ConnectionClosed):
