@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 from robolearn.contracts import Env
+from robolearn.geometry import Pose
 from robolearn.shapes import Picture
 from robolearn.types import Condition, Outline
 from sim.rendering.cameras import Calibration
@@ -46,6 +47,12 @@ class World(Env, Protocol):
 
     def calibrations(self) -> dict[str, Calibration]:
         """How the cameras of the image signals see and where they are, as far as it is known."""
+        ...
+
+    def camera_pose(self, camera: str, frame: str) -> Pose:
+        """``T_frame_camera [4, 4]`` [m] of a camera as it stands now (it looks along +z, y down) in
+        one of the world's frames; :class:`SceneError` where that is not known.
+        """
         ...
 
     def outlines(self) -> tuple[Outline, ...]:

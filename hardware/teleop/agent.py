@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from hardware.teleop.axes import Eye
 from hardware.teleop.config import DEFAULT_MAPPING, MappingConfig
 from hardware.teleop.device import Key, Rate, TeleopDevice
 from hardware.teleop.mapping import Mapping
@@ -20,6 +21,8 @@ _AT_BORDER = "held: at the border of the workspace"
 class TeleopAgent:
     """Commands what the hand at the device wants; holds while nobody holds the device.
 
+    ``eye``: of the camera that ``config`` names, in whose axes the hand counts.
+
     Also somebody who may take over from a policy (:class:`robolearn.agents.take_over.Person`).
     """
 
@@ -28,8 +31,9 @@ class TeleopAgent:
         device: TeleopDevice,
         embodiment: EmbodimentSpec,
         config: MappingConfig = DEFAULT_MAPPING,
+        eye: Eye | None = None,
     ) -> None:
-        self._mapping = Mapping(config, embodiment, device.lease_s)
+        self._mapping = Mapping(config, embodiment, device.lease_s, eye)
         self._device, self._touching = device, Touching(config, device.lease_s)
         self._period_ns = round(1e9 / embodiment.rate_hz)
         self.reset(0)

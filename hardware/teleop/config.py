@@ -8,6 +8,8 @@ from typing import Literal
 
 from robolearn.errors import ConfigError
 
+Frame = Literal["table", "tool", "camera", "camera_heading"]
+
 
 @dataclass(frozen=True, slots=True)
 class MappingConfig:
@@ -27,10 +29,15 @@ class MappingConfig:
     ramp_s: float = 0.15
     # Metres of the tool per metre of the hand.
     scale: float = 0.5
-    # Axes of the hand: those of the action's frame, turned by ``heading_rad``, or the tool's own.
-    frame: Literal["table", "tool"] = "table"
-    # Where the person's forward points in the action's frame [rad], for instance the camera's yaw;
-    # null: x, and y on a table that is seen from above.
+    # Axes of the hand: ``table``: those of the action's frame, turned by ``heading_rad``; ``tool``:
+    # the tool's own; ``camera``: those of the picture of ``camera`` (right is right and up is up
+    # there, forward is into it); ``camera_heading``: its heading alone (right is right there, up
+    # away from the table).
+    frame: Frame = "table"
+    # Name of the camera whose picture the person looks at; it may ride on the arm.
+    camera: str = ""
+    # Where the person's forward points in the action's frame [rad]; null: x, and y on a table that
+    # is seen from above.
     heading_rad: float | None = None
     # Filter of tracked hands (one euro): cut-off at rest [Hz] ...
     min_cutoff_hz: float = 2.0
@@ -65,6 +72,7 @@ class MappingConfig:
             )
         if self.heading_rad is not None and not math.isfinite(self.heading_rad):
             raise ConfigError(f"mapping: heading_rad must be an angle, got {self.heading_rad}")
+        self._check_frame()
         low, high = self.workspace_low, self.workspace_high
         if len(low) != len(high) or len(low) not in (0, 2, 3):
             raise ConfigError(
@@ -73,6 +81,22 @@ class MappingConfig:
             )
         if any(not a < b for a, b in zip(low, high, strict=True)):
             raise ConfigError(f"mapping: workspace_low {low} is not below workspace_high {high}")
+
+    def _check_frame(self) -> None:
+        if self.by_camera != bool(self.camera):
+            raise ConfigError(
+                "mapping: a camera and its frame go together (frame: camera or camera_heading, and"
+                f" camera: its name), got frame '{self.frame}' and camera '{self.camera}'"
+            )
+        if self.by_camera and self.heading_rad is not None:
+            raise ConfigError(
+                "mapping: either a camera says where forward is or heading_rad does: leave one out"
+            )
+
+    @property
+    def by_camera(self) -> bool:
+        """Whether the hand's axes are those of a picture."""
+        return self.frame in ("camera", "camera_heading")
 
 
 DEFAULT_MAPPING = MappingConfig()

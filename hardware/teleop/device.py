@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from hardware.shapes import ResizedPicture
 from hardware.teleop.shapes import Deflection
 from robolearn.arms.shapes import Joints, Twist
 from robolearn.geometry import XY, Pose
@@ -163,10 +164,13 @@ class View:
     slowed: str = ""
     # How far the fingers are open, as measured [m].
     fingers_m: float | None = None
-    # Newest picture of each camera, by the name of its part.
+    # Newest picture of each camera, by the name of its part; while things are placed with the start
+    # that is wanted over it.
     pictures: Mapping[str, Picture] = field(default_factory=dict[str, Picture])
     # Of those that came as plain JPEGs, the files.
     jpegs: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    # The camera that shows the wanted start, and its picture in small, for a terminal.
+    start: tuple[str, ResizedPicture] | None = None
     # A policy drives, until the person takes over.
     policy_drives: bool = False
     # Whether the attempt is kept if the person says so; False: driving alone.
@@ -248,3 +252,5 @@ class Surroundings:
     outlines: tuple[Outline, ...] = ()
     # Where the person's forward points in the action's frame [rad]; None: as the mapping has it.
     heading_rad: float | None = None
+    # The camera in the axes of whose picture the hand counts; "": in other ones.
+    camera: str = ""

@@ -9,27 +9,19 @@ the arm that follows, a pointer on the tool, a hand at the arm itself.
 
 from __future__ import annotations
 
-import math
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from hardware.teleop.axes import PersonAxes
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Guided, HandPose, JointAngles, Rate, Steps, TablePoint
 from hardware.teleop.filters import PoseFilter, shaped, slewed
 from hardware.teleop.shapes import Deflection, State
 from hardware.teleop.targets import XY_TABLE, JointTarget, ToolTarget
-from robolearn.arms.shapes import Joints, Twist
+from robolearn.arms.shapes import Joints
 from robolearn.errors import SpecMismatchError
-from robolearn.geometry import (
-    Pose,
-    Rotation,
-    pose,
-    rot_x,
-    rot_z,
-    rotation_from_rotvec,
-    rotvec_from_rotation,
-)
+from robolearn.geometry import Pose, pose, rotvec_from_rotation
 
 # A tracked hand does not move further than this between two looks [m, rad]: the tracker jumped.
 HAND_JUMP_M, HAND_JUMP_RAD = 0.15, 0.8
@@ -55,37 +47,13 @@ class Hold(Protocol):
         ...
 
 
-class _Axes:
-    """A person's axes as those of the action's frame, or of the tool."""
-
-    def __init__(self, config: MappingConfig, target: ToolTarget) -> None:
-        heading = config.heading_rad
-        if heading is None:
-            # A table is looked at from above: forward is up the picture.
-            heading = math.pi / 2 if target.spec.name == XY_TABLE else 0.0
-        self._R_frame_person = rot_z(heading)
-        self._in_tool = config.frame == "tool"
-        self._free = target.free
-
-    def rotation(self, at: Pose) -> Rotation:
-        """Of the person's axes, in the action's frame."""
-        # The z axis of a tool points out of it, a person's z axis points up.
-        return at[:3, :3] @ rot_x(math.pi) if self._in_tool else self._R_frame_person
-
-    def moved(self, at: Pose, change: Twist) -> Pose:
-        """``at`` moved by ``change`` [m, rad] along and about the person's axes."""
-        R = self.rotation(at)
-        free = np.concatenate([R @ change[:3], R @ change[3:]]) * self._free
-        return pose(rotation_from_rotvec(free[3:]) @ at[:3, :3], at[:3, 3] + free[:3])
-
-
 class RateHold:
     """Deflections are speeds."""
 
     led = True
 
-    def __init__(self, config: MappingConfig, target: ToolTarget) -> None:
-        self._config, self._axes = config, _Axes(config, target)
+    def __init__(self, config: MappingConfig, axes: PersonAxes) -> None:
+        self._config, self._axes = config, axes
         speeds = [config.translation_m_s] * 3 + [config.rotation_rad_s] * 3
         self._speeds = np.array(speeds)
         self._now: Deflection = np.zeros(6)
@@ -113,8 +81,9 @@ class StepsHold:
 
     led = True
 
-    def __init__(self, config: MappingConfig, target: ToolTarget) -> None:
-        self._axes = _Axes(config, target)
+    def __init__(self, config: MappingConfig, axes: PersonAxes) -> None:
+        del config
+        self._axes = axes
         self._before = np.zeros(6)
 
     def take(self, motion: Steps, at: State) -> str:
@@ -135,8 +104,8 @@ class HandHold:
 
     led = True
 
-    def __init__(self, config: MappingConfig, target: ToolTarget) -> None:
-        self._scale, self._axes = config.scale, _Axes(config, target)
+    def __init__(self, config: MappingConfig, axes: PersonAxes) -> None:
+        self._scale, self._axes = config.scale, axes
         self._filter = PoseFilter(config.min_cutoff_hz, config.beta)
         self._raw = self._hand = np.eye(4)
 
@@ -203,8 +172,7 @@ class PointerHold:
 
     led = False
 
-    def __init__(self, config: MappingConfig, target: ToolTarget) -> None:
-        del target
+    def __init__(self, config: MappingConfig) -> None:
         self._reach_m = config.reach_m
 
     def take(self, motion: TablePoint, at: State) -> str:
@@ -234,8 +202,15 @@ class GuidedHold:
         return at
 
 
-def hold_of(motion: Any, config: MappingConfig, target: ToolTarget | JointTarget) -> Hold:
-    """What lets a motion move a target; :class:`SpecMismatchError` if it cannot."""
+def hold_of(
+    motion: Any,
+    config: MappingConfig,
+    target: ToolTarget | JointTarget,
+    axes: PersonAxes | None,
+) -> Hold:
+    """What lets a motion move a target, a tool along the person's ``axes``;
+    :class:`SpecMismatchError` if it cannot.
+    """
     if isinstance(motion, Guided):
         return GuidedHold()
     if isinstance(target, JointTarget):
@@ -243,9 +218,9 @@ def hold_of(motion: Any, config: MappingConfig, target: ToolTarget | JointTarget
             return LeaderHold(config, target)
     elif isinstance(motion, TablePoint):
         if target.spec.name == XY_TABLE:
-            return PointerHold(config, target)
-    elif not isinstance(motion, JointAngles):
-        return _TOOL_HOLDS[type(motion)](config, target)
+            return PointerHold(config)
+    elif not isinstance(motion, JointAngles) and axes is not None:
+        return _TOOL_HOLDS[type(motion)](config, axes)
     raise SpecMismatchError(
         f"'{target.spec.name}' cannot be driven by {type(motion).__name__} of this device: joints"
         f" need a leader arm, a point on the table drives {XY_TABLE}, and the others the tool"

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hardware.teleop.axes import Eye, axes_of
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import DeviceReading, Guided
 from hardware.teleop.holds import Hold, hold_of
@@ -45,11 +46,20 @@ class Mapped:
 
 
 class Mapping:
-    """Commands of one embodiment from the readings of one device; ``lease_s`` is the device's."""
+    """Commands of one embodiment from the readings of one device; ``lease_s`` is the device's;
+    ``eye``: of the camera that ``config`` names.
+    """
 
-    def __init__(self, config: MappingConfig, embodiment: EmbodimentSpec, lease_s: float) -> None:
+    def __init__(
+        self,
+        config: MappingConfig,
+        embodiment: EmbodimentSpec,
+        lease_s: float,
+        eye: Eye | None = None,
+    ) -> None:
         self._config, self._lease_ns = config, round(lease_s * 1e9)
         self._target, self._grip = find_target(embodiment)
+        self._axes = axes_of(config, self._target, eye)
         self._period_s = 1.0 / embodiment.rate_hz
         if self._grip is not None:
             embodiment.signal(WIDTH)
@@ -60,6 +70,7 @@ class Mapping:
     def reset(self, observation: Observation) -> None:
         """An episode starts, or a person takes over: nobody has hold, all stands as measured."""
         self._engaged, self._hold, self._kind = False, None, None
+        self._see(observation)
         measured = self._target.measured(observation)
         # As the action can name it: a tool that should point down is never quite upright.
         _, self._command = self._target.action(measured, measured)
@@ -78,6 +89,7 @@ class Mapping:
     def command(self, reading: DeviceReading, observation: Observation, dt_s: float) -> Mapped:
         """What to command now, ``dt_s`` after the command before."""
         dt_s = float(min(max(dt_s, 0.0), _MOST_PERIODS * self._period_s))
+        self._see(observation)
         measured = self._target.measured(observation)
         if isinstance(reading.motion, Guided):
             self._command = measured
@@ -110,6 +122,10 @@ class Mapping:
             action[WIDTH] = np.array([self._width])
         return Mapped(action, self._engaged, note, tuple(limited))
 
+    def _see(self, observation: Observation) -> None:
+        if self._axes is not None:
+            self._axes.see(observation)
+
     def _absent(self, reading: DeviceReading) -> str:
         """Why nobody holds the device, or ""."""
         if not reading.present:
@@ -124,7 +140,7 @@ class Mapping:
 
     def _take(self, reading: DeviceReading) -> str:
         if self._hold is None or type(reading.motion) is not self._kind:
-            self._hold = hold_of(reading.motion, self._config, self._target)
+            self._hold = hold_of(reading.motion, self._config, self._target, self._axes)
             self._kind = type(reading.motion)
         self._baseline, self._following = None, False
         return self._hold.take(reading.motion, self._command)
@@ -175,6 +191,11 @@ def require_drivable(embodiment: EmbodimentSpec) -> None:
     _, grip = find_target(embodiment)
     if grip is not None and not (grip.low and grip.high and grip.mode == "absolute"):
         raise SpecMismatchError(f"'{embodiment.name}' does not say how far '{grip.name}' goes")
+
+
+def require_frame(config: MappingConfig, embodiment: EmbodimentSpec, eye: Eye | None) -> None:
+    """:class:`ConfigError` unless the person's axes can be told in the frame that is commanded."""
+    axes_of(config, find_target(embodiment)[0], eye)
 
 
 def _share(grip: ActionSpec, width: float) -> float:

@@ -6,16 +6,18 @@ numbers do not: that the arm stood still, that a camera saw nothing, that the gr
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from hardware.shapes import ResizedPicture
-from hardware.teleop.device import Curve, Look, Thing
+from hardware.teleop.device import Curve, Look, Thing, View
 from hardware.teleop.targets import POSE, WIDTH, XY_TABLE
 from robolearn.geometry import names_rotation, rotation_from_quat, yaw_of
 from robolearn.shapes import AnyArray, Picture
-from robolearn.types import Observation
+from robolearn.types import Condition, Observation
 
 # Shapes of a pose on the table (x, y, yaw), and of one in space (x, y, z, qw, qx, qy, qz).
 _FLAT, _SPACE = (3,), (7,)
@@ -23,6 +25,8 @@ _FLAT, _SPACE = (3,), (7,)
 POINTS, PICTURES, CURVES = 18, 5, 9
 # Width of a picture of the strip [px].
 WIDTH_PX = 72
+# Columns of a wanted start in a terminal, two rows of pixels to a character.
+START_COLUMNS = 48
 _JOINTS = "/joint_position"
 
 
@@ -66,6 +70,20 @@ def jpegs_of(observation: Observation) -> dict[str, bytes]:
     return {name.partition("/")[0]: sample.file for name, sample in samples if sample.file}
 
 
+def view_of(observation: Observation | None) -> View:
+    """A view that knows where things are and what cameras saw, and nothing of how it goes."""
+    if observation is None:
+        return View("resetting")
+    return View(
+        "resetting",
+        tool=tool_of(observation),
+        things=things_of(observation),
+        fingers_m=fingers_of(observation),
+        pictures=pictures_of(observation),
+        jpegs=jpegs_of(observation),
+    )
+
+
 def _thing(signal: str, value: AnyArray) -> Thing | None:
     part = signal.partition("/")[0]
     if not np.isfinite(value).all() or (value.shape == _SPACE and not names_rotation(value[3:])):
@@ -78,6 +96,45 @@ def _thing(signal: str, value: AnyArray) -> Thing | None:
         # Of the x axis, also of a tool that points down.
         return Thing(part, at, yaw_of(rotation_from_quat(value[3:].astype(np.float64))))
     return None
+
+
+@runtime_checkable
+class Wanted(Protocol):
+    """Lays the start that is wanted over what a camera sees."""
+
+    @property
+    def camera(self) -> str:
+        """The name of the camera's part."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """What the person is told of it."""
+        ...
+
+    def over(self, condition: Condition, seen: Picture) -> Picture:
+        """``seen``, of any size, with the start over it."""
+        ...
+
+
+def with_start(view: View, wanted: Wanted, condition: Condition) -> View:
+    """``view`` for somebody who places things: the camera's picture as they belong, in full and in
+    small; as it was where the camera sees nothing.
+    """
+    name = wanted.camera
+    if name not in view.pictures:
+        return view
+    seen = view.pictures[name]
+    height, width = seen.shape[:2]
+    rows = max(2, round(START_COLUMNS * height / width))
+    return dataclasses.replace(
+        view,
+        pictures={**view.pictures, name: wanted.over(condition, seen)},
+        # The camera's own file is not what is shown.
+        jpegs={other: file for other, file in view.jpegs.items() if other != name},
+        start=(name, wanted.over(condition, thinned(seen, rows, START_COLUMNS))),
+        message=f"{view.message} {wanted.note}".lstrip(),
+    )
 
 
 class QuickLook:

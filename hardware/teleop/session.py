@@ -12,6 +12,7 @@ itself, and where something is wrong with it that should be known before it is k
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import sys
 import time
@@ -22,10 +23,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from hardware.teleop.agent import TeleopAgent
 from hardware.teleop.attended import AttendedEnv, Said
+from hardware.teleop.axes import Eye
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Key, Look, Phase, TeleopDevice, View
 from hardware.teleop.key_watch import KeyWatch
-from hardware.teleop.seen import QuickLook, fingers_of, jpegs_of, pictures_of, things_of, tool_of
+from hardware.teleop.seen import QuickLook, Wanted, view_of, with_start
 from robolearn.agents.take_over import TakeOver
 from robolearn.contracts import Agent, Inference, Subscriber
 from robolearn.errors import RobotConnectionError, RobotError, SafetyStopError, StartError
@@ -46,6 +48,8 @@ _ENDING: dict[Key, Said] = {
 _KEEPING = ("keep", "success", "failure")
 # What becomes of an attempt.
 _DECIDING: tuple[Key, ...] = ("keep", "discard", "redo", "quit")
+# While things are placed and looked at.
+_PLACING: tuple[Phase, ...] = ("placing", "ready")
 # Before the start key of an arm that a hand guides.
 _HOLD_IT = "Hold the arm: at the start key it gives way."
 # Whoever waits sees the cell as it was so long ago at most [s].
@@ -104,6 +108,10 @@ class SessionConfig:
     provenance: Mapping[str, Any] = field(default_factory=dict[str, Any])
     poll_s: float = 0.02
     mapping: MappingConfig = field(default_factory=MappingConfig)
+    # Of the camera that the mapping names.
+    eye: Eye | None = None
+    # Shows where things belong while they are placed.
+    wanted: Wanted | None = None
     # Whatever the device shows is told here, too.
     on_view: Callable[[View], None] = _no_view
     # What is left of the disk that is recorded to [bytes].
@@ -141,7 +149,7 @@ class TeleopSession:
         self._env, self._device, self._config = env, device, config
         self._clearing = clear
         self._recorder, self._reviewer, self._watching = recorder, reviewer, tuple(watching)
-        self._agent = TeleopAgent(device, env.spec, config.mapping)
+        self._agent = TeleopAgent(device, env.spec, config.mapping, config.eye)
         self._driver: Agent = self._agent
         self._shared: TakeOver | None = None
         if corrected is not None:
@@ -151,6 +159,7 @@ class TeleopSession:
         self._counts: Counter[str] = Counter()
         self._decided: Key | None = None
         self._judged: bool | None = None
+        self._condition: Condition | None = None
         self._outcome: Outcome | None = None
         self._observation: Observation | None = None
         self._best, self._steps = 0.0, 0
@@ -191,8 +200,8 @@ class TeleopSession:
         show = functools.partial(
             self._show, "placing", f"{text}, then press start.", ("start", "quit", "stop")
         )
-        show()
         look = functools.partial(self._look, show)
+        look()
         if watch.wait(("start", "keep", "quit"), look, _LOOK_S) == "quit":
             self._quitting = True
             raise StartError(f"not done: {text}")
@@ -287,7 +296,7 @@ class TeleopSession:
         """Reset, and wait for the person to start; False where they quit."""
         while True:
             self._decided, self._best, self._steps = None, 0.0, 0
-            self._judged = None
+            self._judged, self._condition = None, condition
             there = self._reset(condition)
             if self._quitting:
                 return False
@@ -446,15 +455,13 @@ class TeleopSession:
         return self._env.slowed or self._agent.limited
 
     def _show(self, phase: Phase, message: str = "", keys: tuple[Key, ...] = ()) -> None:
-        seen = self._observation
         running = phase == "running"
         config, timing = self._config, self._env.timing
         if config.disk_free is not None and not (running and self._steps % _DISK_EVERY):
             self._disk_free = config.disk_free()
-        view = View(
+        view = dataclasses.replace(
+            view_of(self._observation),
             phase=phase,
-            tool=None if seen is None else tool_of(seen),
-            things=() if seen is None else things_of(seen),
             engaged=self._agent.engaged and running,
             progress=self._outcome.progress if self._outcome else 0.0,
             best=self._best,
@@ -467,9 +474,6 @@ class TeleopSession:
             note=self._agent.note if running else "",
             slowed=self._slowed() if running else "",
             gripper=self._agent.opening,
-            fingers_m=None if seen is None else fingers_of(seen),
-            pictures={} if seen is None else pictures_of(seen),
-            jpegs={} if seen is None else jpegs_of(seen),
             policy_drives=running and self._shared is not None and self._shared.driver == "policy",
             recording=self._recorder is not None,
             elapsed_s=self._steps / self._env.spec.rate_hz,
@@ -483,5 +487,7 @@ class TeleopSession:
             error=self._error,
             keys=keys,
         )
+        if config.wanted is not None and self._condition is not None and phase in _PLACING:
+            view = with_start(view, config.wanted, self._condition)
         self._device.show(view)
         config.on_view(view)

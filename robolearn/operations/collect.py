@@ -102,6 +102,11 @@ def collect(
     policy, corrected_by, noise = options.policy, options.corrected_by, options.noise
     if not config.world:
         raise ConfigError("say where: the world of a configuration, or one of your own")
+    if options.overlay:
+        raise ConfigError(
+            "overlay: a simulated world puts things where a start wants them by itself; it is for a"
+            " person at a cell"
+        )
     with contextlib.closing(make_world(env_builder(config.world).world)) as env:
         wanted = config.agent if options.agent == "auto" else options.agent
         who = "policy" if policy is not None else choose_operator(wanted, env.task, env.spec)
@@ -133,6 +138,7 @@ def collect(
         if actor is not None and hand in ("", SCRIPTED):
             return record(collection, out, actor, None)
         require_drivable(env.spec)
+        place.eye_of(config.mapping)
         page = page_at(options.port, options.host)
         device = functools.partial(open_device, config, hand, place, page, listener)
         return record(collection, out, actor, device)
@@ -259,6 +265,7 @@ def open_device(
     listener: CollectListener,
 ) -> TeleopDevice:
     """The device ``who``, which shows what happens at ``place``."""
+    eye = place.eye_of(config.mapping)
     full_screen = listener.on_device is not None and listener.on_device(who)
     around = Surroundings(
         write=listener.on_view or unheard,
@@ -268,6 +275,7 @@ def open_device(
         task_params=place.task_params,
         spec=place.env.spec,
         outlines=place.outlines,
-        heading_rad=config.mapping.heading_rad,
+        heading_rad=config.mapping.heading_rad if eye is None else eye.heading_rad,
+        camera=config.mapping.camera,
     )
     return device_of(config.device, who, page, around)

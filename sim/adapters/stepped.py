@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from robolearn.errors import DataError
+from robolearn.errors import DataError, SceneError
+from robolearn.geometry import Pose
 from robolearn.shapes import OwnFloats, Picture
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import (
@@ -128,6 +129,13 @@ class SteppedEnv(ABC):
     def calibrations(self) -> dict[str, Calibration]:
         """Nothing is known of the cameras of other engines."""
         return {}
+
+    def camera_pose(self, camera: str, frame: str) -> Pose:
+        """Nothing is known of the cameras of other engines: :class:`SceneError`."""
+        raise SceneError(
+            f"{self._spec.name}: where the camera '{camera}' is in the frame '{frame}' is not known"
+            " of another engine's cameras"
+        )
 
     def outlines(self) -> tuple[Outline, ...]:
         """Nothing is known of the shapes of other engines."""

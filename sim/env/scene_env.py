@@ -18,7 +18,8 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from robolearn.geometry import Vector
+from robolearn.errors import SceneError, did_you_mean
+from robolearn.geometry import Pose, Vector, inverse
 from robolearn.pusht import goal_pose
 from robolearn.shapes import AnyArray, OwnFlags, Picture
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
@@ -40,9 +41,9 @@ from sim.env.contacts import force_on, touching
 from sim.env.force_stop import force_stop
 from sim.env.placement import placer
 from sim.env.sensors import Sensors
-from sim.rendering.cameras import Calibration, Cameras
+from sim.rendering.cameras import Calibration, Cameras, camera_pose
 from sim.rendering.renderer import Renderer, View, update_poses
-from sim.scene.config import Scene, SceneConfig, TaskConfig
+from sim.scene.config import Scene, SceneConfig, TaskConfig, world_pose
 from sim.scene.outlines import scene_outlines
 from sim.scene.samples import SampleLog, check_poses
 from sim.scene.signals import Reader, reader, signal_components, signal_size
@@ -155,6 +156,8 @@ class SceneEnv:
         self._step_ns = round(step * 1e9)
         self._tick_ns = round(1e9 / config.rate_hz)
         self._pictures = Renderer(self.model)
+        # T_frame_world, by the frame's name; frames do not move.
+        self._frames: dict[str, Pose] = {}
         self._now_ns, self._done = 0, 0
         self._diverged = False
         self._samples = SampleLog(self._spec.name, self._spec.signals)
@@ -205,6 +208,21 @@ class SceneEnv:
     def calibrations(self) -> dict[str, Calibration]:
         """How the camera of every image signal sees, and where it is."""
         return self._cameras.calibrations()
+
+    def camera_pose(self, camera: str, frame: str) -> Pose:
+        """``T_frame_camera [4, 4]`` [m] of a camera as it stands now, also of one that rides on the
+        arm or was moved; :class:`SceneError` for names that the scene lacks.
+        """
+        cameras, frames = [c.name for c in self.scene.config.cameras], self.scene.config.frames
+        for name, known, what in ((camera, cameras, "camera"), (frame, frames, "frame")):
+            if name not in known:
+                raise SceneError(
+                    f"{self._spec.name} has no {what} '{name}'.{did_you_mean(name, known)}"
+                    f" It has: {sorted(known)}"
+                )
+        if frame not in self._frames:
+            self._frames[frame] = inverse(world_pose(self.model, frames[frame]))
+        return self._frames[frame] @ camera_pose(self.model, self.data, camera)
 
     def outlines(self) -> tuple[Outline, ...]:
         """Of the bodies whose poses are signals."""

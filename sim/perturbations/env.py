@@ -11,6 +11,7 @@ import mujoco
 import numpy as np
 
 from robolearn.errors import DataError
+from robolearn.geometry import Pose
 from robolearn.seeding import child_seed
 from robolearn.shapes import Picture
 from robolearn.spec import EmbodimentSpec
@@ -157,6 +158,10 @@ class PerturbedEnv:
     def calibrations(self) -> dict[str, Calibration]:
         """As the world inside, before its cameras are moved."""
         return self._inner.calibrations()
+
+    def camera_pose(self, camera: str, frame: str) -> Pose:
+        """As the world inside, where its cameras were moved to."""
+        return self._inner.camera_pose(camera, frame)
 
     def outlines(self) -> tuple[Outline, ...]:
         """As the world inside."""

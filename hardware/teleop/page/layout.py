@@ -23,11 +23,14 @@ _CIRCLE = 32
 
 @dataclass(frozen=True, slots=True)
 class CameraPlace:
-    """Where a camera's pictures go: their size is known before the first one comes."""
+    """Where a camera's pictures go: their size is known before the first one comes; ``drives``:
+    the hand counts in the axes of this picture.
+    """
 
     name: str
     width: int
     height: int
+    drives: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def layout_of(around: Surroundings) -> Layout:
         low=target.spec.low[:3] if placed else (),
         high=target.spec.high[:3] if placed else (),
         outlines=outlines,
-        cameras=_cameras(around.spec),
+        cameras=_cameras(around.spec, around.camera),
     )
 
 
@@ -98,9 +101,8 @@ def _rows(points: list[list[float]]) -> tuple[tuple[float, float], ...]:
     return tuple((x, y) for x, y in points)
 
 
-def _cameras(spec: EmbodimentSpec) -> tuple[CameraPlace, ...]:
+def _cameras(spec: EmbodimentSpec, drives: str) -> tuple[CameraPlace, ...]:
+    seen = [(s.name.partition("/")[0], s) for s in spec.signals if s.is_image and not s.is_depth]
     return tuple(
-        CameraPlace(s.name.partition("/")[0], s.shape[1], s.shape[0])
-        for s in spec.signals
-        if s.is_image and not s.is_depth
+        CameraPlace(name, s.shape[1], s.shape[0], drives=name == drives) for name, s in seen
     )

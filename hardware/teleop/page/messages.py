@@ -134,8 +134,8 @@ def view_text(view: View) -> str:
     """How it goes; pictures go their own way."""
     told: dict[str, Any] = {"v": VERSION, "type": "view"}
     for spec in dataclasses.fields(view):
-        # The attempt in small is told once.
-        if spec.name not in ("pictures", "jpegs", "tool", "things", "look"):
+        # The attempt in small is told once; a start in small is for terminals.
+        if spec.name not in ("pictures", "jpegs", "start", "tool", "things", "look"):
             told[spec.name] = getattr(view, spec.name)
     told["tool"] = None if view.tool is None else dataclasses.asdict(view.tool)
     told["things"] = [dataclasses.asdict(thing) for thing in view.things]

@@ -21,6 +21,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from hardware.shapes import ResizedPicture
 from hardware.teleop.device import Key, Phase, Thing, View
 from hardware.teleop.seen import thinned
 
@@ -128,21 +129,24 @@ def _curves(view: View) -> Table:
 
 
 def _strips(view: View) -> list[RenderableType]:
-    """What the cameras saw in the attempt that is over, two pixels in a character."""
+    """What the cameras saw in the attempt that is over."""
     out: list[RenderableType] = []
     for name, seen in view.look.strips:
         pictures = [thinned(picture, *_CELLS) for picture in seen]
-        text = Text(f"\n{name}, from start to end", "dim")
-        for row in range(0, min((len(p) for p in pictures), default=0) - 1, 2):
-            text.append("\n")
-            for picture in pictures:
-                for above, below in zip(
-                    picture[row].tolist(), picture[row + 1].tolist(), strict=True
-                ):
-                    text.append("▀", f"rgb({_rgb(above)}) on rgb({_rgb(below)})")
-                text.append(" ")
-        out.append(text)
+        out.append(_side_by_side(f"{name}, from start to end", pictures))
     return out
+
+
+def _side_by_side(title: str, pictures: Sequence[ResizedPicture]) -> Text:
+    """Pictures in a row, two pixels in a character."""
+    text = Text(f"\n{title}", "dim")
+    for row in range(0, min((len(p) for p in pictures), default=0) - 1, 2):
+        text.append("\n")
+        for picture in pictures:
+            for above, below in zip(picture[row].tolist(), picture[row + 1].tolist(), strict=True):
+                text.append("▀", f"rgb({_rgb(above)}) on rgb({_rgb(below)})")
+            text.append(" ")
+    return text
 
 
 def _rgb(pixel: Sequence[int]) -> str:
@@ -184,7 +188,11 @@ def screen_of(view: View, where: str, moving: str = "") -> RenderableType:
         parts.append(Text(f"last error: {view.error}", "red"))
     parts += [Text(), _keys(view)]
     # Last, as a low terminal shows less of it.
-    parts += _strips(view)
+    if view.start is not None:
+        camera, picture = view.start
+        parts.append(_side_by_side(f"{camera}, and in red where things belong", [picture]))
+    else:
+        parts += _strips(view)
     if moving and not view.look.curves:
         parts += [Text(), Text(moving, "dim")]
     return Panel(Group(*parts), title=f"robolearn {where}", title_align="left")

@@ -6,6 +6,7 @@ open the cell --> look at it --> consent --> session of the person | expert --> 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from hardware.cell.config import CellConfig
 from hardware.cell.load import load_cell
 from hardware.cell.spec import cell_spec
 from hardware.env.real_env import RealEnv
-from hardware.teleop.mapping import require_drivable
+from hardware.teleop.mapping import require_drivable, require_frame
 from hardware.teleop.registry import DEVICES, FREEDRIVE, page_at
 from hardware.teleop.session import TeleopSession
 from robolearn.agents.chunk import ticks_per_action
@@ -43,8 +44,10 @@ from robolearn.operations.deploy.opened import policy_agent
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.policy import Source, open_policy
 from robolearn.operations.deploy.preflight import Checks
-from robolearn.operations.deploy.take_over import expert_on
+from robolearn.operations.deploy.take_over import expert_on, eye_of
 from robolearn.operations.deploy.task import recorded_params, task_of
+from robolearn.operations.pictures.eyes import cell_eye
+from robolearn.operations.pictures.overlay import StartOverlay
 from robolearn.operations.stores.collect_options import CellOptions, CollectOptions
 from robolearn.operations.stores.collection import (
     UNATTENDED,
@@ -92,6 +95,7 @@ def collect_on_cell(
     if noise and chosen.who not in UNATTENDED:
         raise ConfigError("noise is for the agent scripted; people bring their own")
     with ExitStack() as stack:
+        overlay = _overlay(stack, chosen, options.overlay, out)
         source = None
         if policy is not None:
             source = open_policy(policy, "")
@@ -99,6 +103,7 @@ def collect_on_cell(
             ticks_per_action(source.inference.spec.task_space, cell_spec(chosen.cell.cell))
             require_understood(source.inference.spec.task_space, (config.task_text,))
         env, place = chosen.open(stack, attendant, source)
+        place = dataclasses.replace(place, wanted=overlay)
         actor = _actor(stack, env, chosen, source, config.task_text, noise)
         collection = collection_of(
             config,
@@ -207,6 +212,7 @@ class _Chosen:
         who = choose_operator("keyboard" if wanted == "auto" else wanted, _DRIVEN, spec)
         if who in DEVICES:
             require_drivable(spec)
+            require_frame(config.mapping, spec, eye_of(cell, config))
         elif who == "play" or task is None or suite is None:
             raise ConfigError(
                 f"on a cell the agent '{who}' cannot act without a task of its own: give a suite"
@@ -267,9 +273,33 @@ class _Chosen:
             provenance=provenance,
             arm=env,
             clear=functools.partial(why_not_cleared, env, cell),
+            eye=functools.partial(cell_eye, cell),
             on_session=seated.join,
         )
         return env, place
+
+
+def _overlay(stack: ExitStack, chosen: _Chosen, text: str, out: Path) -> StartOverlay | None:
+    """What shows the person at the device where things belong; ``stack`` closes it. ConfigError
+    before anything is connected, also where the scene does not have the suite's starts.
+    """
+    if not text:
+        return None
+    if chosen.suite is None or chosen.who not in DEVICES:
+        raise ConfigError(
+            "overlay: it shows a person at a device where things belong at the start of an episode,"
+            " which a suite says: give a suite, and a device (keyboard, browser, ...)"
+        )
+    path = out.with_name(f"{out.name}-start.png")
+    overlay = StartOverlay.of(text, cell_spec(chosen.cell.cell), path)
+    if overlay is None:
+        return None
+    stack.callback(overlay.close)
+    try:
+        overlay.require(chosen.start(0))
+    except DataError as error:
+        raise ConfigError(f"overlay: '{text}' does not have the suite's starts: {error}") from error
+    return overlay
 
 
 def _listen(env: RealEnv, attendant: Operator) -> None:

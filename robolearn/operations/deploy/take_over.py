@@ -19,9 +19,10 @@ from hardware.cell.spec import cell_spec
 from hardware.env.real_env import RealEnv
 from hardware.teleop.agent import TeleopAgent
 from hardware.teleop.attended import LoopTiming
+from hardware.teleop.axes import Eye
 from hardware.teleop.device import Key, Surroundings, TeleopDevice, View, unheard
 from hardware.teleop.key_watch import KeyWatch
-from hardware.teleop.mapping import require_drivable
+from hardware.teleop.mapping import require_drivable, require_frame
 from hardware.teleop.registry import (
     DEVICES,
     NO_TAKE_OVER,
@@ -41,6 +42,7 @@ from robolearn.operations.cell.driving import WholeCommand
 from robolearn.operations.collect import CollectConfig
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.options import TakeOverOptions
+from robolearn.operations.pictures.eyes import cell_eye
 from robolearn.operations.practice.correcting import SCRIPTED
 from robolearn.types import EpisodeHeader, Outcome, Tick, TrialRecord
 
@@ -77,6 +79,7 @@ class DeviceOperator:
         clear: Callable[[], None],
     ) -> None:
         self._inner, self._cell, self._mapping = inner, cell, config.mapping
+        self._eye = eye_of(cell, config)
         self._opened, self._clear = opened, clear
         self._blank = View("running", wanted=trials, max_steps=max_steps)
         self._timing = LoopTiming(cell.rate_hz)
@@ -105,7 +108,7 @@ class DeviceOperator:
     def listen(self, stop: Callable[[], None]) -> str:
         """Open the device; from now on its keys count."""
         self._device = self._opened()
-        self._person = TeleopAgent(self._device, cell_spec(self._cell), self._mapping)
+        self._person = TeleopAgent(self._device, cell_spec(self._cell), self._mapping, self._eye)
         self._watch = KeyWatch(self._device, stop, _POLL_S)
         self._watch.__enter__()
         return HELP
@@ -239,13 +242,16 @@ def device_operator(
     config = CollectConfig() if options.config is None else _config(options.config)
     spec = cell_spec(cell)
     require_drivable(spec)
+    eye = eye_of(cell, config)
+    require_frame(config.mapping, spec, eye)
     around = Surroundings(
         write=write,
         on_page=lambda url: inner.told("open this page", url),
         task=task,
         task_params=cell.task_params,
         spec=spec,
-        heading_rad=config.mapping.heading_rad,
+        heading_rad=config.mapping.heading_rad if eye is None else eye.heading_rad,
+        camera=config.mapping.camera,
     )
     page = page_at(options.port, options.host)
     return DeviceOperator(
@@ -257,6 +263,12 @@ def device_operator(
         max_steps=max_steps,
         clear=lambda: write("\r\x1b[K"),
     )
+
+
+def eye_of(cell: CellConfig, config: CollectConfig) -> Eye | None:
+    """Of the camera in whose axes the person drives; None: in other ones."""
+    mapping = config.mapping
+    return cell_eye(cell, mapping.camera) if mapping.by_camera else None
 
 
 def expert_on(stack: ExitStack, env: RealEnv, task: str, noise: float = 0.0) -> Agent:

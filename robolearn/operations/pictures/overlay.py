@@ -10,9 +10,11 @@ from typing import Any
 import cv2
 import numpy as np
 
-from robolearn.errors import ConfigError, did_you_mean
+from robolearn.errors import ConfigError, DataError, RenderError, did_you_mean
+from robolearn.operations.pictures.draw import Drawn
 from robolearn.operations.suites import open_suite
 from robolearn.shapes import Picture
+from robolearn.spec import EmbodimentSpec
 from robolearn.types import Condition
 from sim.env.scene_env import SceneEnv
 from sim.rendering.renderer import Renderer, View
@@ -22,6 +24,10 @@ _EDGES = (255, 40, 40)
 """Outlines of what is wanted are red: they show where the blend alone is too faint."""
 # Steps of brightness between which an outline is seen (Canny's thresholds).
 _FAINT, _CLEAR = 60, 160
+# Of what is wanted, where a person compares it with what is there.
+_OPACITY = 0.5
+# What is drawn to see whether it can be [px].
+_SMALLEST = (16, 16)
 
 
 def overlay_start(
@@ -42,16 +48,107 @@ def overlay_start(
 
 def draw_start(scene: str, camera: str, condition: Condition, width: int, height: int) -> Picture:
     """What a camera of a scene sees of a start, ``[height, width, 3]``."""
-    with contextlib.closing(SceneEnv(load_scene(scene), cameras=())) as env:
-        names = [c.name for c in env.scene.config.cameras]
+    with contextlib.closing(StartDrawer(scene, camera)) as drawer:
+        return drawer.draw(condition, width, height)
+
+
+class StartDrawer:
+    """Draws starts of ``scene`` as its ``camera`` sees them, until :meth:`close`; on one thread."""
+
+    def __init__(self, scene: str, camera: str) -> None:
+        self._env, self._camera = SceneEnv(load_scene(scene), cameras=()), camera
+        self._renderer = Renderer(self._env.model)
+        names = [c.name for c in self._env.scene.config.cameras]
         if camera not in names:
+            self.close()
             raise ConfigError(
                 f"{scene} has no camera '{camera}'.{did_you_mean(camera, names)}"
                 f" It has: {', '.join(names)}"
             )
-        env.reset(condition, np.random.default_rng(condition.seed))
-        with contextlib.closing(Renderer(env.model)) as renderer:
-            return renderer.images(env.data, [View(camera, width, height)])[0]
+
+    def draw(self, condition: Condition, width: int, height: int) -> Picture:
+        """``[height, width, 3]``; :class:`DataError` for a start that the scene does not have."""
+        self._env.reset(condition, np.random.default_rng(condition.seed))
+        return self._renderer.images(self._env.data, [View(self._camera, width, height)])[0]
+
+    def close(self) -> None:
+        """Free the contexts; safe to call twice."""
+        self._renderer.close()
+        self._env.close()
+
+
+class StartOverlay:
+    """Lays a start over what the cell's ``camera`` sees, as the camera of that name of ``scene``
+    would see it. A start is drawn once per size. ``path``: a picture file that is written when a
+    start is asked for that was not before.
+    """
+
+    def __init__(self, camera: str, scene: str, path: Path | None = None) -> None:
+        self.camera, self._path = camera, path
+        self._drawer = StartDrawer(scene, camera)
+        self._condition: Condition | None = None
+        self._drawn: dict[tuple[int, ...], Picture] = {}
+        # Why this start cannot be shown, or its picture not be written; "" for nothing.
+        self._trouble = ""
+
+    @classmethod
+    def of(cls, text: str, spec: EmbodimentSpec, path: Path | None = None) -> StartOverlay | None:
+        """Of ``CAMERA=SCENE``; None for "". :class:`ConfigError` for a camera that the cell lacks,
+        or the scene.
+        """
+        if not text:
+            return None
+        camera, equals, scene = text.partition("=")
+        seen = [s.name for s in spec.signals if s.is_image and not s.is_depth]
+        cameras = [name.removesuffix("/image") for name in seen]
+        if not (equals and scene) or camera not in cameras:
+            raise ConfigError(
+                f"overlay: expected CAMERA=SCENE with one of the cell's cameras {cameras}, got"
+                f" '{text}'"
+            )
+        return cls(camera, scene, path)
+
+    def require(self, condition: Condition) -> None:
+        """:class:`DataError` for a start that the scene does not have, :class:`RenderError` on a
+        machine that cannot draw.
+        """
+        self._drawer.draw(condition, *_SMALLEST)
+
+    @property
+    def note(self) -> str:
+        """What the person is told, also of what went wrong: placing goes on without it."""
+        if self._condition is not None and not self._drawn:
+            return f"Where things belong cannot be shown: {self._trouble}"
+        kept = self._trouble or ("" if self._path is None else f"also {self._path}")
+        kept = f" ({kept})" if kept else ""
+        return f"The picture of '{self.camera}'{kept} shows where things belong, outlined in red."
+
+    def over(self, condition: Condition, seen: Picture) -> Picture:
+        """``seen`` with the start over it; as it is, of a start that the scene does not have."""
+        new = condition != self._condition
+        if new:
+            self._condition, self._drawn, self._trouble = condition, {}, ""
+        elif not self._drawn:
+            return seen
+        height, width = seen.shape[:2]
+        try:
+            if (height, width) not in self._drawn:
+                self._drawn[height, width] = self._drawer.draw(condition, width, height)
+        except (DataError, RenderError) as error:
+            self._trouble = str(error)
+            return seen
+        mixed = overlay(self._drawn[height, width], seen, _OPACITY)
+        if new and self._path is not None:
+            try:
+                Drawn(self.camera, mixed).write(self._path)
+            except (OSError, ConfigError) as error:
+                # A full disk ends no session: the picture is seen here.
+                self._trouble = f"{self._path} was not written: {error}"
+        return mixed
+
+    def close(self) -> None:
+        """Free what draws; safe to call twice."""
+        self._drawer.close()
 
 
 def overlay(wanted: Picture, seen: Picture, opacity: float) -> Picture:

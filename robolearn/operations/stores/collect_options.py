@@ -36,6 +36,10 @@ class CollectOptions:
     # Address of this computer under which a tablet in its network opens the page, with TLS; without
     # it nobody but this computer can.
     host: str = ""
+    # CAMERA=SCENE, on a cell with a suite: while things are placed the camera's picture (on the
+    # page, in the terminal, and in OUT-start.png) has the wanted start over it, as the scene's
+    # camera of that name would see it.
+    overlay: str = ""
     # Who is recording, kept with every episode.
     operator: str = ""
 

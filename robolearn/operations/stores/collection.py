@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from hardware.teleop.attended import Arm, AttendedEnv
+from hardware.teleop.axes import Eye
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import TeleopDevice, View
+from hardware.teleop.mapping import require_frame
 from hardware.teleop.measured_actions import PROVENANCE, MeasuredActions
 from hardware.teleop.registry import FREEDRIVE
+from hardware.teleop.seen import Wanted
 from hardware.teleop.session import Corrected, SessionConfig, TeleopSession
 from robolearn.contracts import Agent, Env, Inference, Subscriber
 from robolearn.data.episode import EpisodeKind
@@ -26,6 +30,7 @@ from robolearn.data.upkeep.repair import Recoverable, Recovered, find_recoverabl
 from robolearn.errors import ConfigError
 from robolearn.machine.interrupt import check
 from robolearn.operations.cell.driving import HoldAtEnd
+from robolearn.operations.pictures.eyes import world_eye
 from robolearn.operations.stores.appended import appended
 from robolearn.operations.stores.quality import QualityWatch
 from robolearn.operations.stores.world_provenance import world_provenance
@@ -66,6 +71,10 @@ class Place:
     slowed: Callable[[], str] = _by_nothing
     # What things look like from above, as far as it is known.
     outlines: tuple[Outline, ...] = ()
+    # Where a camera looks, by its name; ConfigError for one that is not known.
+    eye: Callable[[str], Eye] | None = None
+    # Shows where things belong while they are placed.
+    wanted: Wanted | None = None
     # Lets the person who holds the device place objects, once there is a session to ask by.
     on_session: Callable[[TeleopSession], None] | None = None
 
@@ -81,7 +90,16 @@ class Place:
             task_params=world.task_params,
             slowed=lambda: world.slowed,
             outlines=world.outlines(),
+            eye=functools.partial(world_eye, world),
         )
+
+    def eye_of(self, mapping: MappingConfig) -> Eye | None:
+        """Of the camera that ``mapping`` names, checked to be one that a person can drive by here;
+        None where it names none. ConfigError says why not.
+        """
+        eye = self.eye(mapping.camera) if mapping.by_camera and self.eye is not None else None
+        require_frame(mapping, self.env.spec, eye)
+        return eye
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +295,8 @@ class Collection:
             condition=place.start,
             provenance=provenance,
             mapping=self.mapping,
+            eye=place.eye_of(self.mapping),
+            wanted=place.wanted,
             disk_free=disk_free,
         )
         if listener.on_status is None:

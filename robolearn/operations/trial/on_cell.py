@@ -35,14 +35,13 @@ from robolearn.operations.deploy.policy import Source, open_policy, policy_laten
 from robolearn.operations.deploy.task import recorded_params, task_of
 from robolearn.operations.deploy.trials import blank_trial
 from robolearn.operations.pictures.draw import Drawn
-from robolearn.operations.pictures.overlay import draw_start, overlay
+from robolearn.operations.pictures.overlay import StartOverlay
 from robolearn.operations.trial.operator import TrialOperator
 from robolearn.operations.trial.options import TrialOptions
 from robolearn.operations.trial.planned import OpenedTrials, cell_hash, open_trials, trials_lock
 from robolearn.operations.trial.session import Successor, TrialSession, redacted, require_rows
 from robolearn.operations.trust.permission import Permission
 from robolearn.runtime import EpisodeResult, run_episode
-from robolearn.spec import EmbodimentSpec
 from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.types import Condition, TrialRecord
 
@@ -151,8 +150,8 @@ class CellStage:
     blanks: TrialRecord
     provenance: Mapping[str, Any]
     stops_left: int
-    # Camera and scene of the overlay; None: nobody asked for one.
-    overlay: tuple[str, str] | None
+    # None: nobody asked for one.
+    overlay: StartOverlay | None
 
     @classmethod
     def open(
@@ -215,7 +214,9 @@ class CellStage:
         digest = cell_hash(trials.cell, trials.lab_seed)
         blank = blank_trial(trials.cell, digest, opened.world)
         stops = options.go_on_after_stop
-        overlay = overlay_of(options.overlay, env.spec)
+        overlay = StartOverlay.of(options.overlay, env.spec)
+        if overlay is not None:
+            stack.callback(overlay.close)
         return cls(env, trials, agents, recorder, operator, blank, provenance, stops, overlay)
 
     def blank(self, alias: str) -> TrialRecord:
@@ -254,12 +255,10 @@ class CellStage:
         """Write the camera's picture with the wanted start over it."""
         if self.overlay is None:
             return
-        camera, scene = self.overlay
-        seen = self.env.look().value(f"{camera}/image")
-        height, width = seen.shape[:2]
+        seen = self.env.look().value(f"{self.overlay.camera}/image")
         path = self.trials.folder / "start.png"
-        wanted = draw_start(scene, camera, condition, width, height)
-        Drawn(camera, overlay(wanted, seen, 0.5)).write(path)
+        # Anew each time: whoever places things again looks at what lies there now.
+        Drawn(self.overlay.camera, self.overlay.over(condition, seen)).write(path)
         self.operator.told("start", f"{path} shows where things belong")
 
     def keep(self) -> str:
@@ -284,19 +283,6 @@ class CellStage:
         if refused:
             self.operator.told("stopped", refused)
         return not refused
-
-
-def overlay_of(text: str, spec: EmbodimentSpec) -> tuple[str, str] | None:
-    """Camera and scene of ``CAMERA=SCENE``; :class:`ConfigError` for a camera the cell lacks."""
-    if not text:
-        return None
-    camera, equals, scene = text.partition("=")
-    cameras = [s.name.removesuffix("/image") for s in spec.signals if s.is_image]
-    if not equals or camera not in cameras:
-        raise ConfigError(
-            f"overlay: expected CAMERA=SCENE with one of the cell's cameras {cameras}, got '{text}'"
-        )
-    return camera, scene
 
 
 def _source(stack: ExitStack, trials: OpenedTrials, alias: str) -> Source:

@@ -340,9 +340,9 @@ def test_whoever_waits_sees_what_moves_meanwhile() -> None:
     run, _ = session(Watched(), hand)
     assert len(run.run()) == 1
     seen = {p: [v.tool and v.tool.at[0] for v in hand.views if v.phase == p] for p in phases(hand)}
-    assert seen["placing"][1:] == [0.01, 0.01, 0.03]
-    assert seen["ready"][1:] == [0.04, 0.05]
-    assert seen["review"][1:] == [0.06]
+    assert seen["placing"] == [0.01, 0.01, 0.03, 0.04]
+    assert seen["ready"][1:] == [0.05, 0.06]
+    assert seen["review"][1:] == [0.07]
 
 
 def test_a_cell_that_is_gone_ends_the_session() -> None:

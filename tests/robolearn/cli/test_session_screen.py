@@ -148,3 +148,13 @@ def test_the_attempt_that_is_over_is_seen_in_small_and_fits() -> None:
     assert sum("▀" * 12 in row for row in rows) == 4
     # A terminal of 24 rows shows all of it.
     assert len(rows) <= 24
+
+
+def test_while_things_are_placed_the_start_is_seen_in_small_instead_of_the_last_attempt() -> None:
+    picture = np.zeros((36, 48, 3), np.uint8)
+    look = Look((), (("top", (picture[:8, :12],) * 5),))
+    view = View(phase="placing", message="place the cube", look=look, start=("top", picture))
+    rows = text_of(view).splitlines()
+    assert sum("▀" * 48 in row for row in rows) == 18
+    assert any("in red where things belong" in row for row in rows)
+    assert not any("from start to end" in row for row in rows)

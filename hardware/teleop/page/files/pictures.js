@@ -3,14 +3,14 @@
 const pictures = {
   all: [], OLD_MS: 1000,
   make(cameras) {
-    for (const { name, width, height } of cameras) {
+    for (const { name, width, height, drives } of cameras) {
       const figure = document.createElement("figure"), canvas = document.createElement("canvas");
       const caption = document.createElement("figcaption"), old = document.createElement("div");
       const size = Math.min(1, 640 / width);
       canvas.width = Math.max(1, Math.round(width * size)); canvas.height = Math.max(1, Math.round(height * size));
       canvas.style.aspectRatio = `${width} / ${height}`;
       canvas.setAttribute("role", "img"); canvas.setAttribute("aria-label", `Camera ${name}`);
-      caption.textContent = name; old.className = "old"; old.hidden = true; figure.className = "camera";
+      caption.textContent = drives ? `${name}: you drive along this picture` : name; old.className = "old"; old.hidden = true; figure.className = "camera";
       figure.append(canvas, caption, old); $("cameras").append(figure);
       this.all.push({ canvas, old, drawn: null, count: 0 });
     }

@@ -118,3 +118,11 @@ def test_a_picture_says_whose_it_is():
     data = picture_bytes(2, 2**32 + 7, b"jpeg")
     assert PICTURE_HEAD.unpack_from(data) == (1, 2, 7)
     assert data[PICTURE_HEAD.size :] == b"jpeg"
+
+
+def test_a_start_in_small_is_for_terminals():
+    """The page has the picture itself; nothing of it goes into the text of a view."""
+    small = np.zeros((36, 48, 3), np.uint8)
+    told = json.loads(view_text(View("placing", message="place the cube", start=("top", small))))
+    assert "start" not in told
+    assert told["message"] == "place the cube"

@@ -19,6 +19,7 @@ from robolearn.operations.cell import collect as cell_collect
 from robolearn.operations.cell.collect import collect_on_cell, teleoperate_on_cell
 from robolearn.operations.collect import CollectConfig
 from robolearn.operations.deploy.operator import Unattended
+from robolearn.operations.pictures.overlay import StartOverlay
 from robolearn.operations.stores.collect_options import CellOptions, CollectOptions
 from robolearn.operations.stores.collection import CollectListener
 from tests.hardware.env.test_real_env_tool import cell
@@ -165,3 +166,46 @@ def test_the_command_says_which_flags_belong_where(
         assert main(argv) == 2
         assert words in capsys.readouterr().err, argv
     assert not (tmp_path / "store").exists()
+
+
+def test_an_overlay_that_cannot_be_shown_is_refused_before_anything_is_connected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seeing = "configs/hardware/lab_ur5e_pick_place_camera.yaml"
+    suite = ["--suite", "configs/eval/pick_place.yaml"]
+    on_cell = ["collect", "--out", str(tmp_path / "store"), "--yes", "--robot", seeing]
+    by_hand = ["--agent", "keyboard"]
+    over = "top=pick_place_ur5e"
+    for argv, words in (
+        (["collect", "--out", str(tmp_path / "store"), "--env", "pick_place", "--overlay", over],
+         "puts things where a start wants them"),
+        ([*on_cell, *by_hand, "--overlay", over], "give a suite"),
+        ([*on_cell, *suite, "--agent", "scripted", "--overlay", over], "a person at a device"),
+        ([*on_cell, *suite, *by_hand, "--overlay", "tob=pick_place_ur5e"], "['top', 'wrist']"),
+        ([*on_cell, *suite, *by_hand, "--overlay", "top=drawer"], "does not have the suite's"),
+    ):  # fmt: skip
+        assert main(argv) == 2
+        assert words in capsys.readouterr().err, argv
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_overlay_is_drawn_before_anything_is_connected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the cell's camera and the suite's start; then the cell is opened."""
+    drawn: list[str] = []
+
+    def opened(*_: object) -> None:
+        raise ConfigError("opened")
+
+    monkeypatch.setattr(StartOverlay, "require", lambda own, start: drawn.append(start.id))
+    monkeypatch.setattr(cell_collect, "open_cell", opened)
+    config = CollectConfig(
+        robot="configs/hardware/lab_ur5e_pick_place_camera.yaml",
+        suite="configs/eval/pick_place.yaml",
+    )
+    options = CollectOptions(agent="keyboard", overlay="top=pick_place_ur5e")
+    with pytest.raises(ConfigError, match="opened"):
+        collect_on_cell(config, tmp_path / "own", ALL_OF_IT, Unattended(agreed=True), options)
+    assert len(drawn) == 1
+    assert not list(tmp_path.iterdir())
