@@ -16,7 +16,6 @@ from hardware.cell.config import CellConfig
 from hardware.cell.load import load_cell
 from hardware.cell.spec import cell_spec
 from hardware.teleop.agent import TeleopAgent
-from hardware.teleop.axes import Eye
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import DeviceReading, Rate
 from hardware.teleop.mapping import Mapping
@@ -26,8 +25,10 @@ from robolearn.cli.main import main
 from robolearn.config import find_config
 from robolearn.errors import ConfigError
 from robolearn.geometry import Pose, inverse, quat_from_rotation
-from robolearn.operations.collect import CollectConfig
-from robolearn.operations.deploy.take_over import eye_of
+from robolearn.operations.deploy import take_over
+from robolearn.operations.deploy.operator import Unattended
+from robolearn.operations.deploy.options import TakeOverOptions
+from robolearn.operations.deploy.take_over import DeviceOperator, device_operator
 from robolearn.operations.pictures.eyes import cell_eye, world_eye
 from sim.worlds import make_world
 from tests.hardware.env.test_real_env_tool import cell
@@ -178,11 +179,34 @@ def test_a_camera_of_a_cell_that_is_not_there_or_was_not_measured_is_refused(
     assert not out.exists()
 
 
-def test_who_takes_over_on_a_cell_drives_by_the_picture_too() -> None:
-    where = with_lens(cell(), lens_at(np.eye(4), "table"))
-    by_picture = CollectConfig(mapping=MappingConfig(frame="camera", camera="side"))
-    assert isinstance(eye_of(where, by_picture), Eye)
-    assert eye_of(where, CollectConfig()) is None
+def test_who_takes_over_on_a_cell_drives_by_the_picture_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    T = np.eye(4)
+    T[:3, :3] = looking(0.8, 0.6)
+    config = tmp_path / "by_picture.yaml"
+    config.write_text(yaml.safe_dump({"mapping": {"frame": "camera", "camera": "side"}}))
+
+    def seat(where: CellConfig) -> DeviceOperator:
+        options = TakeOverOptions(by="spacemouse", config=config)
+        return device_operator(
+            options, Unattended(agreed=True), where, "pick_place",
+            trials=1, max_steps=10, write=lambda _: None,
+        )  # fmt: skip
+
+    with pytest.raises(ConfigError, match="has no 'lens'"):
+        seat(with_lens(cell(), None))
+    monkeypatch.setattr(take_over, "device_of", lambda *_: Pushed(1, 0, 0))
+    seated = seat(with_lens(cell(), lens_at(T, "table")))
+    seated.listen(lambda: None)
+    tool = np.array([0.0, 0.05, 0.25, 0.0, 1.0, 0.0, 0.0])
+    steps = [
+        seated.person.decide(observation(50_000_000 * k, tool__pose=tool), None) for k in range(4)
+    ]
+    seated.close()
+    a, b = (np.asarray(c.action["tool/xyz_yaw"])[:3] for c in (steps[0], steps[-1]))
+    # Pushed forward: into the picture.
+    assert (b - a) / np.linalg.norm(b - a) == pytest.approx(T[:3, 2], abs=1e-6)
 
 
 def test_a_camera_on_the_flange_looks_where_that_of_the_scene_does() -> None:
