@@ -75,13 +75,16 @@ def wilson(k: int, n: int, level: float = 0.95) -> Estimate:
     check_counts(k, n)
     if n == 0:
         return Estimate(math.nan, 0.0, 1.0, 0, "Wilson", level)
+    low, high = wilson_ends(k / n, float(n), level)
+    return Estimate(k / n, low, high, n, "Wilson", level)
+
+
+def wilson_ends(rate: float, n: float, level: float = 0.95) -> tuple[float, float]:
+    """Ends of :func:`wilson` around a ``rate`` of trials that are worth ``n`` independent ones."""
     z = _z(level)
-    p = k / n
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    low = 0.0 if k == 0 else centre - half
-    high = 1.0 if k == n else centre + half
-    return Estimate(p, low, high, n, "Wilson", level)
+    centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
+    return (0.0 if rate <= 0 else centre - half), (1.0 if rate >= 1 else centre + half)
 
 
 def jeffreys(k: int, n: int, level: float = 0.95) -> Estimate:

@@ -7,22 +7,20 @@ says what a perfect simulator would reach with as many trials of each, and what 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from eval.statistics.intervals import Estimate, clopper_pearson, pearson, phi_coefficient
-from eval.trust.pairing import Outcome, PairedConditions, PairedTask, means
+from eval.trust.pairing import PairedConditions, PairedTask
+from eval.trust.repetition import expanded, means, repetition, starts_drawn
 from robolearn.seeding import child_seed
-from robolearn.shapes import FloatRows, Floats
+from robolearn.shapes import Floats
 
 _DRAWS = 2_000
-# Fewer starts that were repeated say nothing of how far a trial predicts its repetition.
-_LEAST = 5
 
 Judged = Literal["below", "within", "above", "not known"]
 Array = NDArray[np.float64]
@@ -136,8 +134,8 @@ def over_starts(parts: Sequence[PairedConditions], level: float, seed: int) -> E
         least = max(-1.0, 1.0 - clopper_pearson(0, n, level).high / spread)
         low, high = (least, 1.0) if value > 0 else (-1.0, -least)
         return Estimate(value, low, high, n, "all pairs alike", level)
-    drawn = np.tensordot(_draws(n, seed), columns, axes=([1], [2]))
-    low, high = _ends(_correlations(drawn.transpose(1, 0, 2)), n, level)
+    drawn = np.tensordot(starts_drawn(n, seed), columns, axes=([1], [2]))
+    low, high = expanded(_correlations(drawn.transpose(1, 0, 2)), n, level)
     return Estimate(value, min(low, value), max(high, value), n, method, level)
 
 
@@ -151,84 +149,3 @@ def _correlations(sums: Array) -> Floats:
         )
         found = np.clip(both / np.sqrt(np.maximum(vx, 0.0) * np.maximum(vy, 0.0)), -1.0, 1.0)
     return np.where((vx > 1e-12) & (vy > 1e-12), found, np.nan)
-
-
-def repetition(
-    policies: Sequence[Mapping[str, Outcome]], *, level: float = 0.95, seed: int = 0
-) -> Estimate | None:
-    """Share of the variance of a single outcome that its condition explains, within policies.
-
-    One-way analysis of variance within each policy (Searle, Casella and McCulloch 1992, section
-    3.6), not below 0; interval by drawing starts anew. Only of what was repeated (``n`` pairs of
-    policy and condition): policies vary by different amounts, and those without repetitions would
-    stand in one variance and not in the other. None of fewer than two, or where all outcomes are
-    the same.
-    """
-    every = [{name: o for name, o in side.items() if len(o) > 1} for side in policies]
-    policies = [side for side in every if side]
-    repeated = sum(map(len, policies))
-    if repeated < 2:
-        return None
-    starts = list(dict.fromkeys(name for side in policies for name in side))
-    at = {name: i for i, name in enumerate(starts)}
-    table = np.zeros((6, len(policies), len(starts)))
-    for k, side in enumerate(policies):
-        where = [at[name] for name in side]
-        size = np.array([len(o) for o in side.values()], dtype=np.float64)
-        centre = means(side.values())
-        inner = [float(((np.array(o) - m) ** 2).sum())
-                 for o, m in zip(side.values(), centre, strict=True)]  # fmt: skip
-        centre = centre - (size * centre).sum() / size.sum()
-        table[:, k, where] = (np.ones_like(size), size, size**2, size * centre, inner,
-                              size * centre**2)  # fmt: skip
-    value = float(_shares(table.sum(axis=2)[:, None])[0])
-    method = "intra-class correlation, starts drawn anew"
-    if math.isnan(value):
-        return None
-    if len(starts) < _LEAST:
-        return Estimate(value, 0.0, 1.0, repeated, method, level)
-    drawn = np.tensordot(_draws(len(starts), seed), table, axes=([1], [2]))
-    low, high = _ends(_shares(drawn.transpose(1, 0, 2)), len(starts), level)
-    low, high = min(low, value), max(high, value)
-    if table[4].sum() <= 1e-12:
-        # Every repetition ended alike; so many do not exclude that some would not.
-        differ = clopper_pearson(0, repeated, level).high / 2.0
-        total = float(table[5].sum() / table[1].sum())
-        low = max(0.0, min(low, 1.0 - differ / total))
-    return Estimate(value, low, high, repeated, method, level)
-
-
-def _shares(sums: Array) -> Floats:
-    """Intra-class correlations ``[draws]`` from sums ``[6, draws, policies]`` over the conditions:
-    of 1, n, n², n m, squares around m, n m² (``m``: mean of a condition's ``n`` trials).
-    """
-    count, n, nn, nm, inner, nmm = sums
-    there = count > 0
-    with np.errstate(invalid="ignore", divide="ignore"):
-        groups = (count - there).sum(axis=1)
-        within = inner.sum(axis=1) / (n - count).sum(axis=1)
-        across = np.where(there, nmm - nm**2 / n, 0.0).sum(axis=1) / groups
-        size = np.where(there, n - nn / n, 0.0).sum(axis=1) / groups
-        between = np.maximum(0.0, (across - within) / size)
-        found = between / (between + within)
-    return np.where(np.isfinite(found), found, np.nan)
-
-
-def _draws(n: int, seed: int) -> FloatRows:
-    """How often each of ``n`` starts is drawn, ``[draws, n]``."""
-    rng = np.random.default_rng(seed)
-    return rng.multinomial(n, np.full(n, 1.0 / n), _DRAWS).astype(np.float64)
-
-
-def _ends(drawn: Floats, n: int, level: float) -> tuple[float, float]:
-    """Percentiles, farther out where ``n`` starts are few: a bootstrap of so few is too narrow by
-    about what Student's t is wider than a normal distribution (Hesterberg 2015, "What teachers
-    should know about the bootstrap", Am. Stat. 69:371, the expanded percentile interval).
-    """
-    known = drawn[np.isfinite(drawn)]
-    if not known.size:
-        return math.inf, -math.inf
-    reach_of_t = math.sqrt(n / (n - 1)) * float(stats.t.ppf((1.0 - level) / 2.0, n - 1))
-    tail = 100.0 * float(stats.norm.cdf(reach_of_t))
-    low, high = np.percentile(known, (tail, 100.0 - tail))
-    return float(low), float(high)

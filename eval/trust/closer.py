@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from eval.statistics.intervals import check_level
 from eval.trust.measures import HELD, MEASURES
-from eval.trust.pairing import Outcome, PairedConditions, PairedTask, means
+from eval.trust.pairing import PairedConditions, PairedTask
+from eval.trust.repetition import Outcome, means
 from robolearn.errors import DataError
 from robolearn.seeding import child_seed
 from robolearn.shapes import FloatRows, Floats

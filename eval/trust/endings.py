@@ -9,7 +9,8 @@ import numpy as np
 
 from eval.statistics.intervals import Estimate, mean_t
 from eval.summary import own_trials
-from eval.trust.pairing import By, PairedTask, means
+from eval.trust.pairing import By, PairedTask
+from eval.trust.repetition import means
 from robolearn.types import TrialRecord
 
 # Rarer ways to end are left out.

@@ -16,7 +16,8 @@ from scipy import special
 
 from eval.statistics.intervals import Estimate, bounded_mean, wilson
 from eval.trust.agreement import harmonic_mean, reach
-from eval.trust.pairing import PairedConditions, means
+from eval.trust.pairing import PairedConditions
+from eval.trust.repetition import means
 from robolearn.seeding import child_seed
 from robolearn.shapes import AnyFloats, Floats, OwnFloats
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from eval.statistics.intervals import Estimate
 from eval.statistics.ranking import RankAgreement, rank_agreement
+from eval.trust.outcomes import Outcomes
 from eval.trust.resampling import chance
-from eval.trust.tables import Outcomes, PolicyPair, TaskTable
+from eval.trust.tables import PolicyPair, TaskTable
 from robolearn.errors import DataError
 
 

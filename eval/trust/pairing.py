@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,14 +11,13 @@ import numpy as np
 from eval.summary import own_trials
 from eval.trials.identity import SLIGHT, require_poolable
 from eval.trust.clock import check_clocks
-from eval.trust.tables import Outcomes, PolicyPair, TaskTable
+from eval.trust.outcomes import Outcomes, starts_of
+from eval.trust.repetition import Outcome
+from eval.trust.tables import PolicyPair, TaskTable
 from robolearn.errors import DataError
-from robolearn.shapes import Floats
 from robolearn.types import TrialRecord
 
 By = Literal["success", "score"]
-# Each condition's outcomes.
-Outcome = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +58,6 @@ def paired_tasks(
         _task([r for r in real if r.suite == s], [r for r in sim if r.suite == s], by)
         for s in suites
     )
-
-
-def means(outcomes: Collection[Outcome]) -> Floats:
-    """The mean outcome ``[conditions]`` of each; of as many trials each all at once."""
-    if len({len(o) for o in outcomes}) == 1:
-        return np.array(list(outcomes), dtype=np.float64).mean(axis=1)
-    return np.array([np.mean(o) for o in outcomes], dtype=np.float64)
 
 
 def _check_sides(real: Sequence[TrialRecord], sim: Sequence[TrialRecord]) -> None:
@@ -133,8 +125,10 @@ def _task(real: Sequence[TrialRecord], sim: Sequence[TrialRecord], by: By) -> Pa
     if {r.kind for r in own_real} == {"sim"}:
         notes.append(f"reality is a simulated world here: '{own_real[0].env}'")
     task = own_real[0].suite.partition("@")[0] or own_real[0].env
+    starts = starts_of([c.real for c in conditions], [c.sim for c in conditions])
     pairs = tuple(
-        PolicyPair(c.policy, (_outcomes(c.real, by),), (_outcomes(c.sim, by),)) for c in conditions
+        PolicyPair(c.policy, (_outcomes(c.real, by),), (_outcomes(c.sim, by),), (own,))
+        for c, own in zip(conditions, starts, strict=True)
     )
     return PairedTask(
         TaskTable(task, pairs), by, conditions, tuple(f"{task}: {n}" for n in dict.fromkeys(notes))

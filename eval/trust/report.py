@@ -146,7 +146,7 @@ def trust_in(table: TaskTable, *, level: float = 0.95, seed: int = 0) -> TaskTru
         chance={n: m.chance for n, m in measures.items() if m.chance is not None},
         noise=order_noise,
         undefined=order.why,
-        trials=_fewest(table),
+        trials=table.fewest,
         rates=_different(table),
         worst="" if worst is None else wrong_words(worst),
     )
@@ -170,8 +170,9 @@ def verdict_of(table: TaskTable, *, level: float = 0.95, seed: int = 0) -> Verdi
     undefined = _why_undefined("spearman", table, order)
     by_chance = {} if undefined else resampling.chance(table, seed, ("pearson",))
     noise = {} if undefined else resampling.order_floor(table, seed)
-    fewest, different = _fewest(table), _different(table)
-    seen = Seen(order, violation, by_chance, noise, undefined, fewest, different, "")
+    seen = Seen(
+        *(order, violation, by_chance, noise, undefined, table.fewest, _different(table), "")
+    )
     return decide(table.k, seen, level)
 
 
@@ -227,11 +228,6 @@ def _why_undefined(name: str, table: TaskTable, value: float) -> str:
         if np.ptp(rates) <= 1e-12:
             return f"all {side} rates are {rates[0]:.3g}"
     return "the rates differ too little to be told apart as numbers"
-
-
-def _fewest(table: TaskTable) -> int | None:
-    known = [spread[0] for spread in (table.real_trials, table.sim_trials) if spread is not None]
-    return min(known, default=None)
 
 
 def _different(table: TaskTable) -> int:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval.spreadsheet import number, read_lines
-from eval.trust.tables import Outcomes, PolicyPair, TaskTable
+from eval.trust.outcomes import Outcomes
+from eval.trust.tables import PolicyPair, TaskTable
 from robolearn.errors import DataError
 
 NAMES = ("task", "policy")

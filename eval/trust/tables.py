@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eval.statistics.intervals import Estimate, bounded_mean, wilson
-from robolearn.shapes import FloatRows, Floats, OwnFloats
-
-
-@dataclass(frozen=True, slots=True)
-class Outcomes:
-    """One policy in one task on one side: successes of trials, scores of trials, or only a rate."""
-
-    # Mean over the trials, in [0, 1].
-    rate: float
-    # None: only the rate is known, and nothing of its noise.
-    trials: int | None = None
-    # Scores of the single trials, if they are known; without them each trial is a success or none.
-    scores: OwnFloats | None = None
-
-    @staticmethod
-    def of_counts(successes: int, trials: int) -> Outcomes:
-        """``trials`` is at least 1."""
-        return Outcomes(successes / trials, trials)
+from eval.statistics.intervals import Estimate, bounded_mean, wilson_ends
+from eval.trust.outcomes import Outcomes, Repeats, Side, Starts, from_starts, independent
+from robolearn.shapes import FloatRows, Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +20,9 @@ class PolicyPair:
     policy: str
     real: tuple[Outcomes, ...]
     sim: tuple[Outcomes, ...]
+    # Of every task, from which starts the trials were; None: not known, and they count as
+    # independent. Empty: of none.
+    starts: tuple[Starts | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +59,36 @@ class TaskTable:
         return _spread([p.sim for p in self.pairs])
 
     @property
+    def fewest(self) -> int | None:
+        """The fewest independent trials of a policy on a side of which they are known, where a
+        start counts once; None: on neither.
+        """
+        known = [spread[0] for spread in (self.real_trials, self.sim_trials) if spread is not None]
+        starts = [
+            sum(len(s) for s in p.starts if s is not None)
+            for p in self.pairs
+            if p.starts and None not in p.starts
+        ]
+        return min(known + starts, default=None)
+
+    @property
+    def repeats(self) -> tuple[Repeats, ...]:
+        """How trials from one start go together, of every task of which starts are known."""
+        return tuple(s.repeats for s in self.pairs[0].starts if s is not None) if self.pairs else ()
+
+    @property
     def noisy(self) -> bool:
         """Whether the trials of either side are known, so that their noise is."""
         return self.real_trials is not None or self.sim_trials is not None
 
     def redrawn(self, draws: int, rng: np.random.Generator) -> tuple[FloatRows, FloatRows]:
-        """(sim, real) ``[draws, policies]``: the trials done again with the rates that were seen.
+        """(sim, real) ``[draws, policies]``: the trials done again with the rates that were seen,
+        from other starts where starts are known.
 
         A rate whose trials are not known stays what it is.
         """
-        sides = [[getattr(p, side) for p in self.pairs] for side in ("sim", "real")]
-        sim, real = (_drawn(side, side, draws, rng, 1.0) for side in sides)
-        return sim, real
+        real, sim = [p.real for p in self.pairs], [p.sim for p in self.pairs]
+        return self._again(real, sim, lambda s: s.repeats, draws, rng)
 
     def perfect(
         self, draws: int, rng: np.random.Generator, times: float = 1.0
@@ -91,21 +97,52 @@ class TaskTable:
         each its own number of trials (``times`` as many).
         """
         truth = [p.real for p in self.pairs]
-        sim = _drawn(truth, [p.sim for p in self.pairs], draws, rng, times)
-        return sim, _drawn(truth, truth, draws, rng, times)
+        return self._again(truth, truth, lambda s: s.repeats.perfect, draws, rng, times)
 
     def ordered(
         self, draws: int, rng: np.random.Generator, times: float = 1.0
     ) -> tuple[FloatRows, FloatRows]:
-        """As :meth:`perfect`, of a simulator that is perfect in order, not in rates: its true rates
-        lie on the rising line through this simulator's over the real ones, task by task.
+        """As :meth:`perfect`, of a simulator that is perfect in order, not in rates, nor start by
+        start: its true rates lie on the rising line through this simulator's over the real ones,
+        task by task.
         """
         truth = [p.real for p in self.pairs]
         parts = range(len(truth[0]))
         lines = [self._line(part) for part in parts]
         bent = [tuple(_bent(t[i], lines[i]) for i in parts) for t in truth]
-        sim = _drawn(bent, [p.sim for p in self.pairs], draws, rng, times)
-        return sim, _drawn(truth, truth, draws, rng, times)
+        return self._again(truth, bent, lambda s: s.repeats, draws, rng, times)
+
+    def _again(
+        self,
+        real: Sequence[Sequence[Outcomes]],
+        sim: Sequence[Sequence[Outcomes]],
+        how: Callable[[Starts], Repeats],
+        draws: int,
+        rng: np.random.Generator,
+        times: float = 1.0,
+    ) -> tuple[FloatRows, FloatRows]:
+        """Trials of these true outcomes, as many as in this table."""
+        likes = [p.sim for p in self.pairs], [p.real for p in self.pairs]
+        if not any(p.starts for p in self.pairs):
+            return (
+                independent(sim, likes[0], draws, rng, times),
+                independent(real, likes[1], draws, rng, times),
+            )
+        found: list[tuple[FloatRows, FloatRows]] = []
+        for part in range(len(self.pairs[0].real)):
+            starts = [p.starts[part] if p.starts else None for p in self.pairs]
+            known = [s for s in starts if s is not None]
+            of_sim, of_real, *like = (
+                [(side[part],) for side in sides] for sides in (sim, real, *likes)
+            )
+            if len(known) == len(starts):
+                flat = [o for (o,) in of_real], [o for (o,) in of_sim]
+                found.append(from_starts(*flat, known, how(known[0]), draws, rng, times))
+            else:
+                one = independent(of_sim, like[0], draws, rng, times)
+                found.append((one, independent(of_real, like[1], draws, rng, times)))
+        both = np.mean(found, axis=0)
+        return both[0], both[1]
 
     def _line(self, part: int) -> tuple[float, float]:
         """Intercept and slope, which is not below 0, of simulated over real rates."""
@@ -132,22 +169,30 @@ def pooled(tables: Sequence[TaskTable]) -> TaskTable:
             name,
             tuple(o for t in by_task for o in t[name].real),
             tuple(o for t in by_task for o in t[name].sim),
+            tuple(s for t in by_task for s in t[name].starts or (None,)),
         )
         for name in names
     )
     return TaskTable("pooled", pairs, pooled=True)
 
 
-def rate_interval(parts: Sequence[Outcomes], level: float = 0.95) -> Estimate | None:
+def rate_interval(pair: PolicyPair, side: Side, level: float = 0.95) -> Estimate | None:
     """The mean of one task's trials: Wilson's interval of successes, that of the bounded mean of
-    scores. None for a mean over tasks, and where the number of trials is not known.
+    scores; of as many independent trials as they are worth, where starts are known. None for a mean
+    over tasks, and where the number of trials is not known.
     """
-    (first, *more) = parts
+    (first, *more) = pair.real if side == "real" else pair.sim
     if more or first.trials is None:
         return None
+    starts = next(iter(pair.starts), None)
+    worth = float(first.trials) if starts is None else starts.worth(side)
     if first.scores is not None:
-        return bounded_mean(first.scores, level=level)
-    return wilson(round(first.rate * first.trials), first.trials, level)
+        found = bounded_mean(first.scores, level=level)
+        wider = math.sqrt(first.trials / worth)
+        low, high = (found.value + wider * (end - found.value) for end in (found.low, found.high))
+        return replace(found, low=max(0.0, low), high=min(1.0, high))
+    low, high = wilson_ends(first.rate, worth, level)
+    return Estimate(first.rate, low, high, first.trials, "Wilson", level)
 
 
 def _mean(parts: Sequence[Outcomes]) -> float:
@@ -160,33 +205,6 @@ def _spread(sides: Sequence[Sequence[Outcomes]]) -> tuple[int, int] | None:
     return (min(known), max(known)) if known and len(known) == len(sides) else None
 
 
-def _drawn(
-    truth: Sequence[Sequence[Outcomes]],
-    like: Sequence[Sequence[Outcomes]],
-    draws: int,
-    rng: np.random.Generator,
-    times: float,
-) -> FloatRows:
-    """Means over the parts of ``truth``, each of as many trials as in ``like``."""
-    flat = [(t, o) for parts, others in zip(truth, like, strict=True)
-            for t, o in zip(parts, others, strict=True)]  # fmt: skip
-    values = np.empty((draws, len(flat)))
-    counted = [i for i, (t, o) in enumerate(flat) if o.trials is not None and t.scores is None]
-    rates = np.array([flat[i][0].rate for i in counted])
-    n = np.array([_times(flat[i][1].trials, times) for i in counted], dtype=np.int64)
-    if counted:
-        values[:, counted] = rng.binomial(n, rates, (draws, len(counted))) / n
-    for i, (t, o) in enumerate(flat):
-        if o.trials is None:
-            values[:, i] = t.rate
-        elif t.scores is not None:
-            rows = rng.integers(0, t.scores.size, (draws, _times(o.trials, times)))
-            values[:, i] = t.scores[rows].mean(axis=1)
-    ends = np.cumsum([len(parts) for parts in truth])
-    parts = np.split(values, ends[:-1], axis=1)
-    return np.stack([p.mean(axis=1) for p in parts], axis=1)
-
-
 def _bent(outcomes: Outcomes, line: tuple[float, float]) -> Outcomes:
     intercept, slope = line
     scores = outcomes.scores
@@ -195,7 +213,3 @@ def _bent(outcomes: Outcomes, line: tuple[float, float]) -> Outcomes:
         outcomes.trials,
         None if scores is None else np.clip(intercept + slope * scores, 0.0, 1.0),
     )
-
-
-def _times(trials: int | None, times: float) -> int:
-    return max(1, round((trials or 1) * times))

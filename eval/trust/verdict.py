@@ -15,8 +15,9 @@ import numpy as np
 
 from eval.statistics.ranking import spearman_interval
 from eval.trust.measures import mmrv, spearman
+from eval.trust.outcomes import Outcomes
 from eval.trust.resampling import Chance, NoiseFloor, draws_of
-from eval.trust.tables import Outcomes, PolicyPair, TaskTable
+from eval.trust.tables import PolicyPair, TaskTable
 from robolearn.seeding import child_seed
 from robolearn.shapes import Flags, FloatRows, Floats
 
@@ -47,7 +48,8 @@ RULE = (
     f" {LEAST_ORDER} or above, and MMRV is no larger than in 95 of 100 repetitions of a simulator"
     " with the perfect order, this one's bias and scale, and these trial numbers (where these are"
     f" not known: at most {RATES_ONLY}); with at least {LEAST_TRIALS} trials per policy in both"
-    f" worlds, and at least {LEAST_RATES} different real rates."
+    " worlds (of one start one counts, where starts are known), and at least"
+    f" {LEAST_RATES} different real rates."
     f" '{SCREENS}': the rates agree better than by chance (permutation test of Pearson's"
     f" correlation, one-sided, p <= {ALPHA}): good for dropping the worst, not for ordering the"
     " rest."
@@ -78,7 +80,8 @@ class Seen:
     noise: Mapping[str, NoiseFloor]
     # Why the correlation is not defined; empty where it is.
     undefined: str
-    # The fewest trials of a policy on a side of which they are known; None: on neither.
+    # The fewest trials of a policy on a side of which they are known, of which one counts per start
+    # where starts are known; None: on neither.
     trials: int | None
     # How many different real rates there are.
     rates: int
@@ -170,7 +173,10 @@ def _more(table: TaskTable, seen: Seen, level: float, seed: int) -> str:
             f" {fewest - table.k} or more"
         )
     if seen.trials is not None and seen.trials < LEAST_TRIALS:
-        return f"{LEAST_TRIALS} trials or more of every policy in both worlds (here {seen.trials})"
+        return (
+            f"{LEAST_TRIALS} trials or more of every policy in both worlds, from different starts"
+            f" where starts are known (here {seen.trials})"
+        )
     if seen.rates < LEAST_RATES:
         return (
             f"policies that differ in reality: these {table.k} have {seen.rates} different rates,"
@@ -236,6 +242,7 @@ def _denser(table: TaskTable, k: int) -> TaskTable:
             f"{i}",
             tuple(Outcomes(float(rate), o.trials) for o in like.real),
             tuple(Outcomes(float(simulated), o.trials) for o in like.sim),
+            like.starts,
         )
         for i, (rate, simulated) in enumerate(zip(real, sim, strict=True))
     )

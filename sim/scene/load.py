@@ -12,6 +12,7 @@ from robolearn.errors import ConfigError, SceneError, did_you_mean
 from robolearn.table import Table, Wanted
 from sim.scene.config import Scene, SceneConfig
 from sim.scene.drift_record import FILE as DRIFT_FILE
+from sim.scene.files import check_references, package_files
 from sim.scene.overrides import overridden
 from sim.scene.validate import check_bodies, validate
 
@@ -70,6 +71,7 @@ def scene_of(folder: Path, raw: Mapping[str, Any]) -> Scene:
     except ConfigError as error:
         raise SceneError(str(error)) from error
     scene = Scene(folder, config, content_hash(folder))
+    check_references(folder)
     model = scene.compile()
     scene = overridden(scene, model)
     if scene.edits:
@@ -84,11 +86,9 @@ def content_hash(folder: Path) -> str:
     recorded of the real table since (``sim/scene/drift_record.py``).
     """
     digest = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+    for path in package_files(folder):
         relative = path.relative_to(folder)
         if relative.as_posix() == DRIFT_FILE:
-            continue
-        if any(part.startswith((".", "__pycache__")) for part in relative.parts):
             continue
         digest.update(f"{relative.as_posix()}\0{path.stat().st_size}\0".encode())
         digest.update(path.read_bytes())

@@ -3,7 +3,8 @@
 ``python -m tests.benchmarks.bench_trust [tables]`` prints a table of ``docs/results.md`` (200
 tables per row by default): true real rates are spread over .05 to .95, trials are drawn anew.
 ``python -m tests.benchmarks.bench_trust estimates`` prints what intervals of real success do that
-simulation helps, ``savings`` what a perfect simulator saves beside what is predicted.
+simulation helps, ``savings`` what a perfect simulator saves beside what is predicted, ``floors
+[worlds]`` what noise is said to bring beside what it brings, where starts matter.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import functools
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -19,9 +21,12 @@ from scipy import stats
 from eval.trust.agreement import agreement
 from eval.trust.endings import endings
 from eval.trust.estimates import Repetitions, possible_saving, real_estimate, repetitions
+from eval.trust.measures import mmrv
+from eval.trust.outcomes import Outcomes, starts_of
 from eval.trust.pairing import By, PairedConditions, paired_tasks
 from eval.trust.report import trust_report, verdict_of
-from eval.trust.tables import Outcomes, PolicyPair, TaskTable
+from eval.trust.resampling import noise_floor, order_floor
+from eval.trust.tables import PolicyPair, TaskTable
 from robolearn.types import TrialRecord
 from tests.benchmarks.turns import at_least, interleaved
 
@@ -125,6 +130,88 @@ def saved_by_a_perfect_one(chances: np.ndarray, n: int, rng: np.random.Generator
     return real_estimate(PairedConditions("p", *sides, more)).saved
 
 
+@dataclass(frozen=True, slots=True)
+class World:
+    """Twelve policies of rates .16 to .84 and their trials; a start shifts the normal deviate of a
+    chance of success.
+    """
+
+    words: str
+    starts: int
+    real: int
+    sim: int
+    # Standard deviation of the shift, in reality and in simulation; a simulator that is perfect
+    # has the same shifts, and the same rates.
+    shift: float
+    sim_shift: float = 0.0
+    # Of its variance: what is the same for all policies, and in both worlds.
+    alike: float = 0.0
+    joint: float = 1.0
+
+    def happened(self, draws: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """Successes ``[draws, policies, starts]`` in reality and in simulation."""
+        real, new = (self._shifts(draws, rng) for _ in range(2))
+        perfect = self.joint == 1.0
+        sim = real if perfect else np.sqrt(self.joint) * real + np.sqrt(1 - self.joint) * new
+        at = np.linspace(-1.0, 1.0, 12)[:, None]
+        bent = at if perfect else 0.6 * at - 0.5
+        sides = ((at, self.shift, real, self.real),
+                 (bent, self.shift if perfect else self.sim_shift, sim, self.sim))  # fmt: skip
+        return [rng.binomial(n, stats.norm.cdf(m * np.sqrt(1 + s * s) + s * z))
+                for m, s, z, n in sides]  # fmt: skip
+
+    def _shifts(self, draws: int, rng: np.random.Generator) -> np.ndarray:
+        common = rng.normal(size=(draws, 1, self.starts))
+        own = rng.normal(size=(draws, 12, self.starts))
+        return np.sqrt(self.alike) * common + np.sqrt(1 - self.alike) * own
+
+    def table(self, real: np.ndarray, sim: np.ndarray) -> TaskTable:
+        """Of one draw."""
+        sides = [[{f"s{i}": (1.0,) * int(c) + (0.0,) * (n - int(c)) for i, c in enumerate(row)}
+                  for row in rows] for rows, n in ((real, self.real), (sim, self.sim))]  # fmt: skip
+        own = starts_of(*sides)
+        counts = [[Outcomes.of_counts(int(row.sum()), row.size * n) for row in rows]
+                  for rows, n in ((real, self.real), (sim, self.sim))]  # fmt: skip
+        pairs = (PolicyPair(f"p{k}", (r,), (s,), (own[k],))
+                 for k, (r, s) in enumerate(zip(*counts, strict=True)))  # fmt: skip
+        return TaskTable("t", tuple(pairs))
+
+
+WORLDS = (
+    World("perfect", 20, 1, 4, 1.0),
+    World("perfect", 20, 1, 4, 3.0),
+    World("perfect", 10, 3, 5, 2.0, alike=0.5),
+    World("right order, starts of its own", 10, 5, 20, 2.0, 4.0, joint=0.0),
+    World("right order, some starts alike", 20, 1, 5, 1.0, 4.0, joint=0.25),
+    World("right order, starts of its own, hard for all", 10, 5, 20, 2.0, 4.0, 1.0, 0.0),
+)
+
+
+def floors(worlds: int = 60) -> None:
+    """Print what MMRV noise is said to bring, trials independent and start by start."""
+    head = ("simulator", "starts", "trials of each, real / simulated", "MMRV, 95 of 100",
+            "as independent", "exceeded", "start by start", "exceeded")  # fmt: skip
+    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for world in WORLDS:
+        rng = np.random.default_rng(0)
+        many = [side.mean(axis=2) / n for side, n in
+                zip(world.happened(4_000, rng), (world.real, world.sim), strict=True)]  # fmt: skip
+        shown = [f"{np.percentile(mmrv(real=many[0], sim=many[1]), 95):.3f}"]
+        tables = [world.table(*one) for one in zip(*world.happened(worlds, rng), strict=True)]
+        seen = np.array([mmrv(sim=t.sim[None], real=t.real[None])[0] for t in tables])
+        floor = noise_floor if world.joint == 1.0 else order_floor
+        for known in (False, True):
+            told = [floor(t if known else loose(t), i)["mmrv"].p95 for i, t in enumerate(tables)]
+            shown += [f"{np.mean(told):.3f}", f"{np.mean(seen > np.array(told) + 1e-9):.2f}"]
+        what = f"{world.words} | {world.starts} | {world.real} / {world.sim}"
+        print(f"| {what} | {' | '.join(shown)} |", flush=True)
+
+
+def loose(table: TaskTable) -> TaskTable:
+    """The same with nothing known of starts."""
+    return replace(table, pairs=tuple(replace(p, starts=()) for p in table.pairs))
+
+
 def trials(kind: str, policies: int, starts: int, repeats: int) -> list[TrialRecord]:
     """Trials of policies of rising quality, some of them with several trials per start."""
     rng = np.random.default_rng(len(kind))
@@ -209,5 +296,7 @@ if __name__ == "__main__":
         estimates()
     elif sys.argv[1:] == ["savings"]:
         savings()
+    elif sys.argv[1:2] == ["floors"]:
+        floors(*map(int, sys.argv[2:]))
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)

@@ -55,6 +55,7 @@ def _object(t: TaskTrust, report: TrustReport) -> dict[str, Any]:
         "floors": {
             "noise": {name: m.noise for name, m in known.items() if m.noise is not None},
             "order": t.order_noise,
+            "starts": t.table.repeats,
             "permutation": {
                 "least_p": t.least_p,
                 "p": {name: c.p for name, c in chance.items()},
@@ -159,8 +160,19 @@ def remarks(t: TaskTrust, *, short: bool = False) -> list[str]:
     said += agreement_words(t)
     said += [] if short else [off_policy_words(row) for row in t.off_policy]
     said += [] if short else [estimate_words(e) for e in t.estimates]
+    said += starts_words(t)
     said.append(f"a perfect order of {t.table.k} policies has p = {t.least_p:.2g} by chance")
     return said
+
+
+def starts_words(t: TaskTrust) -> list[str]:
+    """What floors and intervals over trials take of starts; nothing where these are not known."""
+    if t.table.pooled or not t.table.repeats:
+        return []
+    (r,) = t.table.repeats
+    words = "noise is drawn start by start: of what varies in a single trial its start explains"
+    explained = f"{r.real:.2f} in reality, {r.sim:.2f} in simulation, {r.joint:.2f} alike in both"
+    return [f"{words} {explained}; {r.policies:.2f} of it is the same for all policies"]
 
 
 def agreement_words(t: TaskTrust) -> list[str]:

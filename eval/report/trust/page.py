@@ -37,12 +37,15 @@ from eval.report.trust.lines import (
     remarks,
 )
 from eval.trust.measures import MEASURES
+from eval.trust.outcomes import Side
 from eval.trust.report import TaskTrust, TrustReport
 from eval.trust.tables import rate_interval
 
 # More names beside points cannot be read.
 _NAMED = 12
 _WIDTH = 4.4
+# Lines along the simulated axis and across it.
+_SIDES: tuple[tuple[Side, bool], ...] = (("sim", False), ("real", True))
 # Measures in the plot of what noise explains.
 _SHOWN = ("pearson", "spearman", "kendall", "ccc", "mmrv", "pairwise_rank_loss", "top1_regret")
 
@@ -165,8 +168,8 @@ def _scatter(t: TaskTrust) -> Plot:
         axes = figure.subplots()
         axes.plot([0, 1], [0, 1], color=SOFT, lw=1, ls="--")
         for pair, x, y in zip(t.table.pairs, t.table.sim, t.table.real, strict=True):
-            for parts, across in ((pair.sim, False), (pair.real, True)):
-                found = rate_interval(parts)
+            for side, across in _SIDES:
+                found = rate_interval(pair, side)
                 if found is not None:
                     ends = [found.low, found.high]
                     line = ([x, x], ends) if across else (ends, [y, y])

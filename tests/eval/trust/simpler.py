@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from eval.trust.tables import Outcomes, PolicyPair, TaskTable
+from eval.trust.outcomes import Outcomes
+from eval.trust.tables import PolicyPair, TaskTable
 
 POLICIES = ("rt-2-x", "rt-1-converged", "rt-1-15pct", "rt-1-x", "rt-1-begin", "octo-base")
 # Task: real trials, real rates, simulated rates.

@@ -10,10 +10,12 @@ import pytest
 
 from eval.report.trust.lines import agreement_words
 from eval.statistics.variance import components
-from eval.trust.agreement import ConditionAgreement, agreement, over_starts, reach, repetition
-from eval.trust.pairing import Outcome, PairedConditions, PairedTask
+from eval.trust.agreement import ConditionAgreement, agreement, over_starts, reach
+from eval.trust.outcomes import Outcomes
+from eval.trust.pairing import PairedConditions, PairedTask
+from eval.trust.repetition import Outcome, repetition
 from eval.trust.report import TaskTrust, trust_in
-from eval.trust.tables import Outcomes, PolicyPair, TaskTable
+from eval.trust.tables import PolicyPair, TaskTable
 
 
 def task(parts: list[PairedConditions]) -> PairedTask:

@@ -9,8 +9,9 @@ import pytest
 
 from eval.report.trust.lines import off_policy_rows, off_policy_words
 from eval.trust.off_policy import Recorded, off_policy_row
+from eval.trust.outcomes import Outcomes
 from eval.trust.report import trust_in
-from eval.trust.tables import Outcomes, PolicyPair, TaskTable
+from eval.trust.tables import PolicyPair, TaskTable
 from robolearn.errors import DataError
 
 REAL = {"a": 0.1, "b": 0.3, "c": 0.5, "d": 0.7, "e": 0.9}

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eval.trust.outcomes import Outcomes
 from eval.trust.report import trust_in, trust_report, verdict_of
 from eval.trust.resampling import least_p, noise_floor
 from eval.trust.spreadsheet import read_sheet
-from eval.trust.tables import Outcomes, PolicyPair, TaskTable
+from eval.trust.tables import PolicyPair, TaskTable
 from eval.trust.verdict import fewest_policies, share_recognised
 from robolearn.errors import DataError
 from tests.benchmarks.bench_trust import drawn, simulator

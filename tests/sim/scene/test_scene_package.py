@@ -172,6 +172,71 @@ def test_the_hash_covers_every_file_but_no_hidden_one(tmp_path: Path) -> None:
     assert content_hash(folder) != first
 
 
+CORNERS = ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1))
+FACES = ("1 3 2", "1 2 4", "1 4 3", "2 3 4")
+
+
+def write_mesh(path: Path, size: float) -> None:
+    """A tetrahedron."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [f"v {size * x} {size * y} {size * z}" for x, y, z in CORNERS]
+    path.write_text("\n".join([*lines, *(f"f {face}" for face in FACES), ""]))
+
+
+def with_mesh(folder: Path, file: str, compiler: str = "") -> Path:
+    """A scene whose model names a mesh of the block."""
+    asset = f'<asset><mesh name="m" file="{file}"/></asset><worldbody>'
+    return write_scene(folder, XML.replace("<worldbody>", compiler + asset))
+
+
+def test_the_hash_covers_meshes_wherever_they_lie_in_the_package(tmp_path: Path) -> None:
+    for number, (file, compiler) in enumerate(
+        (("m.obj", ""), ("parts/m.obj", ""), ("m.obj", '<compiler meshdir="parts"/>'))
+    ):
+        folder = with_mesh(tmp_path / f"s{number}", file, compiler)
+        place = folder / ("parts/m.obj" if compiler else file)
+        write_mesh(place, 0.1)
+        first = load_scene(folder).content_hash
+        write_mesh(place, 0.2)
+        assert load_scene(folder).content_hash != first
+    # A folder that lies elsewhere is looked into; one that leads back to itself is no trap.
+    folder = with_mesh(tmp_path / "linked", "parts/m.obj")
+    write_mesh(tmp_path / "elsewhere" / "m.obj", 0.1)
+    (folder / "parts").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "back").symlink_to(folder)
+    first = load_scene(folder).content_hash
+    write_mesh(tmp_path / "elsewhere" / "m.obj", 0.2)
+    assert load_scene(folder).content_hash != first
+
+
+@pytest.mark.parametrize(
+    ("file", "compiler", "said"),
+    [
+        ("../m.obj", "", "not in the scene's folder"),
+        ("ABSOLUTE", "", "not in the scene's folder"),
+        ("m.obj", '<compiler meshdir=".."/>', "not in the scene's folder"),
+        (".parts/m.obj", "", "hidden"),
+        ("m.obj", '<compiler assetdir=".parts"/>', "hidden"),
+        ("__pycache__/m.obj", "", "hidden"),
+    ],
+)
+def test_a_model_that_needs_what_its_hash_does_not_cover_is_refused(
+    tmp_path: Path, file: str, compiler: str, said: str
+) -> None:
+    for place in ("m.obj", "s/.parts/m.obj", "s/__pycache__/m.obj"):
+        write_mesh(tmp_path / place, 0.1)
+    file = file.replace("ABSOLUTE", str(tmp_path / "m.obj"))
+    folder = with_mesh(tmp_path / "s", file, compiler)
+    with pytest.raises(SceneError, match=f"{said}.*copy it into the folder"):
+        load_scene(folder)
+    # A file that is included is looked at, too.
+    inner = folder / "scene.xml"
+    (folder / "inner.xml").write_text(inner.read_text())
+    inner.write_text('<mujoco><include file="inner.xml"/></mujoco>')
+    with pytest.raises(SceneError, match=f"inner.xml needs .*{said}"):
+        load_scene(folder)
+
+
 def test_frames_round_trip() -> None:
     import numpy as np
 

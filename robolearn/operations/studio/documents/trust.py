@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from eval.statistics.intervals import Estimate
 from eval.trials.pages import trial_count
 from eval.trials.table import SCORED, read_trials
+from eval.trust.outcomes import Side
 from eval.trust.report import TrustReport
-from eval.trust.tables import Outcomes, rate_interval
+from eval.trust.tables import PolicyPair, rate_interval
 from robolearn.operations.studio.documents.command_line import command_line
 from robolearn.operations.studio.documents.evaluation import MOST_TRIALS
 from robolearn.operations.studio.documents.problems import Problem, Problems
@@ -112,16 +113,17 @@ def trust_document(
 
 def _rates(report: TrustReport) -> tuple[PolicyRates, ...]:
     return tuple(
-        PolicyRates(t.table.task, p.policy, _rate(p.real), _rate(p.sim))
+        PolicyRates(t.table.task, p.policy, _rate(p, "real"), _rate(p, "sim"))
         for t in report.tasks
         for p in t.table.pairs
     )
 
 
-def _rate(parts: Sequence[Outcomes]) -> Estimate:
-    known = rate_interval(parts)
+def _rate(pair: PolicyPair, side: Side) -> Estimate:
+    known = rate_interval(pair, side)
     if known is not None:
         return known
+    parts = pair.real if side == "real" else pair.sim
     mean = sum(o.rate for o in parts) / len(parts)
     return Estimate(mean, math.nan, math.nan, 0, "not known")
 
