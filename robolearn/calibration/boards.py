@@ -136,7 +136,7 @@ class BoardFinder:
             self._detector = cv2.aruco.ArucoDetector(dictionary(board.dictionary), settings)
 
     def find(self, image: Picture) -> View | None:
-        """The board's corners in an RGB picture; None when too few are seen."""
+        """The board's corners in an RGB picture; None when too few are seen, or all on a line."""
         grey = np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
         if self.board.kind == "charuco":
             found, seen, _, _ = self._charuco.detectBoard(grey)
@@ -144,6 +144,8 @@ class BoardFinder:
             if ids is None or len(ids) < LEAST_POINTS:
                 return None
             points = self._upright(self._corners[np.asarray(ids, dtype=np.int64).ravel()])
+            if on_a_line(points):
+                return None
             at = np.asarray(found, dtype=np.float64).reshape(-1, 2)
             return View(points, self._between_squares(grey, points, at))
         return self._tags_in(grey) if self.board.kind == "tags" else self._chessboard(grey)
@@ -202,6 +204,12 @@ class BoardFinder:
         """OpenCV's boards have y down from the upper left corner."""
         height = self.board.squares[1] * self.board.square_m
         return np.column_stack([points[:, 0], height - points[:, 1], np.zeros(len(points))])
+
+
+def on_a_line(points: VectorRows) -> bool:
+    """Whether corners ``[n, 3]`` of a board are on one line: no pose of it can be told then."""
+    across = np.linalg.svd(points - points.mean(axis=0), compute_uv=False)
+    return bool(across[1] < 1e-6 * max(float(across[0]), 1e-12))
 
 
 def intrinsics(views: Sequence[View], size: tuple[int, int]) -> Intrinsics:
@@ -280,6 +288,8 @@ def place(
     """
     if len(points) < LEAST_POINTS:
         raise DataError(f"expected at least {LEAST_POINTS} corners on the table, got {len(points)}")
+    if on_a_line(points):
+        raise DataError("all corners are on one line, which tells no pose: show more of the board")
     (fx, fy), (cx, cy) = focal_px, centre_px
     K = np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
     known = np.array(distortion or (0.0,) * 4)
@@ -288,8 +298,12 @@ def place(
     flat = float(np.ptp(points[:, 2])) < 1e-9
     method = cv2.SOLVEPNP_IPPE if flat else cv2.SOLVEPNP_SQPNP
     found, turn, move = cv2.solvePnP(points - middle, pixels, K, known, flags=method)
-    if found:
-        turn, move = cv2.solvePnPRefineLM(points - middle, pixels, K, known, turn, move)
+    if not found:
+        raise DataError(
+            "no place of the camera explains the corners: too few, or all but on one line; show"
+            " more of the board"
+        )
+    turn, move = cv2.solvePnPRefineLM(points - middle, pixels, K, known, turn, move)
     R = np.asarray(cv2.Rodrigues(turn)[0], dtype=np.float64)
     T_camera_table = pose(R, np.asarray(move).ravel() - R @ middle)
     T = inverse(T_camera_table)
@@ -301,7 +315,7 @@ def place(
         [lens.on_plane(p[None], float(h))[0] for p, h in zip(pixels, points[:, 2], strict=True)]
     )
     rms_m = float(np.sqrt(((again - points[:, :2]) ** 2).sum(axis=1).mean()))
-    if not found or not rms_px < WORST_RMS_PX or not z > 0:
+    if not rms_px < WORST_RMS_PX or not z > 0:
         raise DataError(
             f"no place of the camera explains the corners: {rms_px:.2f} px are left over (at most"
             f" {WORST_RMS_PX:g}); check where the board lies and its size, and the lens"

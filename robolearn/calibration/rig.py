@@ -19,7 +19,7 @@ import cv2
 import numpy as np
 from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
 
-from robolearn.calibration.boards import View, intrinsics, seen_pose
+from robolearn.calibration.boards import View, intrinsics, on_a_line, seen_pose
 from robolearn.calibration.hand_eye import ContradictionError, PosePairs, Setup
 from robolearn.calibration.hand_eye_causes import calibrate, exchanged
 from robolearn.calibration.rig_fit import (
@@ -156,7 +156,7 @@ def calibrate_rig(cameras: Sequence[RigCamera], views: Sequence[RigView]) -> Rig
 def _lens(camera: RigCamera, views: Sequence[RigView]) -> LensNumbers:
     if camera.lens is not None:
         return camera.lens
-    mine = [v.view for v in views if v.camera == camera.name]
+    mine = [v.view for v in views if v.camera == camera.name and not on_a_line(v.view.points)]
     flat: Floats = np.array([_off_plane_px(v) for v in mine])
     gate = max(_LEAST_PX, _WORSE * float(np.median(flat))) if len(flat) else 0.0
     try:

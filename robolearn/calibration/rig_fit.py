@@ -202,6 +202,14 @@ def noise_px(parts: Sequence[Linear]) -> float:
     return max(float(np.median(far)) / _RAYLEIGH, _LEAST_SIGMA_PX)
 
 
+def information(chains: Sequence[Chain], state: State, sigma_px: float) -> Square:
+    """What pictures tell of all numbers of the state, by ``state.columns()``, were every corner's
+    noise its own: the inverse of the covariance.
+    """
+    parts = [linear(c, state) for c in chains]
+    return _normal(parts, state.columns(), sigma_px)[0] / sigma_px**2
+
+
 def spread(chains: Sequence[Chain], state: State, own: frozenset[str]) -> Spread:
     """How well everything is known; ``own``: places that only one moment's pictures have."""
     every = state.columns()

@@ -11,6 +11,7 @@ import numpy as np
 from robolearn.calibration.boards import BoardFinder, View, intrinsics, seen_pose
 from robolearn.calibration.hand_eye import PosePairs, Setup
 from robolearn.calibration.rig import Mount
+from robolearn.calibration.rig_fit import LensNumbers
 from robolearn.calibration.unseen_board import why_unseen
 from robolearn.capture.config import CaptureCamera, CaptureLens, CaptureSet
 from robolearn.capture.folder import Capture, Frame
@@ -169,3 +170,8 @@ def straightened(view: View, lens: CaptureLens) -> View:
     K = np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
     flat = cv2.undistortPoints(view.pixels.reshape(-1, 1, 2), K, np.array(lens.distortion), P=K)
     return View(view.points, np.asarray(flat, dtype=np.float64).reshape(-1, 2))
+
+
+def straight_numbers(lens: CaptureLens) -> LensNumbers:
+    """The lens of views that were ``straightened``: without its distortion."""
+    return np.array([*lens.focal_px, *lens.centre_px, 0.0, 0.0, 0.0, 0.0])

@@ -221,7 +221,8 @@ class ArmModel:
 
 def _floating(scene: Scene, mount: ArmMount) -> Scene:
     """Nothing but the arm feels its weight: what lies on the table must not fall through it. What
-    is only seen is left out, since no step has to move it.
+    is only seen is left out, and so are loose objects, since no step has to move them: nothing
+    touches them, and the arm's motion has the same bits without.
     """
     first = mount.joints[0]
 
@@ -231,9 +232,22 @@ def _floating(scene: Scene, mount: ArmMount) -> Scene:
         for body in spec.bodies:
             if body.name not in own:
                 body.gravcomp = 1.0
+        loose = [b for b in spec.worldbody.bodies if b.name not in own and _loose(spec, b)]
         weightless = [g for g in spec.geoms if g.mass == 0.0]
         # Contacts are off; pairs and cameras may name what goes.
-        for thing in (*spec.pairs, *spec.cameras, *spec.lights, *weightless):
+        for thing in (*spec.pairs, *spec.cameras, *spec.lights, *weightless, *loose):
             spec.delete(thing)
 
     return dataclasses.replace(scene, edits=(*scene.edits, edit))
+
+
+def _loose(spec: mujoco.MjSpec, body: mujoco.MjsBody) -> bool:
+    """Whether a body of the world moves, and nothing of the model holds, drives or measures it."""
+    below = [body, *body.find_all(mujoco.mjtObj.mjOBJ_BODY)]
+    joints = [j for b in below for j in b.joints]
+    named = {b.name for b in below} | {j.name for j in joints}
+    named |= {s.name for b in below for s in b.sites} | {g.name for b in below for g in b.geoms}
+    held = [a.target for a in spec.actuators] + [s.objname for s in spec.sensors]
+    held += [n for e in spec.equalities for n in (e.name1, e.name2)]
+    held += [n for e in spec.excludes for n in (e.bodyname1, e.bodyname2)]
+    return bool(joints) and not spec.tendons and not named.intersection(held)

@@ -10,22 +10,37 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import mujoco
 import numpy as np
 
 from robolearn.errors import ConfigError
-from robolearn.geometry import ObjectPose, Pose, Vector, pose, rot_z, rotation_from_rotvec
+from robolearn.geometry import (
+    ObjectPose,
+    Pose,
+    Vector,
+    pose,
+    quat_from_rotation,
+    rot_z,
+    rotation_from_rotvec,
+)
 from robolearn.seeding import child_seed
 from robolearn.shapes import Floats
 from sim.plants.printed import PrintedBoard
 from sim.scene.config import Scene
 
 # scan: around what lies on the table; lens: near the board, which comes to all sides of the
-# picture; turntable: the board is turned, with what stands on it, and the camera stays.
-Doing = Literal["scan", "lens", "turntable"]
-DOINGS: tuple[Doing, ...] = ("scan", "lens", "turntable")
+# picture; turntable: the board is turned, with what stands on it, and the camera stays. For an arm
+# that is captured: the board is laid onto the table or fixed to the flange; an object (or nothing)
+# is put between the fingers, the board taken away; the table is cleared.
+Doing = Literal[
+    "scan", "lens", "turntable", "board_on_table", "board_on_flange", "in_hand", "cleared"
+]
+DOINGS: tuple[Doing, ...] = get_args(Doing)
+ARM_DOINGS: tuple[Doing, ...] = ("board_on_table", "board_on_flange", "in_hand", "cleared")
+# Where nobody sees it, in the table's frame [m].
+_AWAY_M = (0.0, 0.0, -60.0)
 # From one stop to the next, around the table or of the board that is turned [rad]: many times
 # around, never twice the same place.
 _ROUND_RAD = math.radians(27.0)
@@ -147,8 +162,11 @@ class Arranged:
 class Person:
     """Who carries one camera of the lab, or turns the board before it."""
 
-    def __init__(self, carrying: Carrying | None, board: PrintedBoard | None, seed: int) -> None:
-        self._carrying, self._board = carrying or Carrying(), board
+    def __init__(
+        self, carrying: Carrying | None, board: PrintedBoard | None, seed: int, tool_m: float = 0.0
+    ) -> None:
+        """``tool_m``: from the flange to what is held between the fingers [m]."""
+        self._carrying, self._board, self._tool_m = carrying or Carrying(), board, tool_m
         self._carries = carrying is not None
         self._doing: Doing = "scan"
         self._thing, self._since_ns = "", 0
@@ -162,10 +180,15 @@ class Person:
         """Do this from ``t_ns`` on, with the object ``thing`` ("": none) on the board."""
         self._doing, self._thing, self._since_ns = doing, thing, t_ns
 
-    def arranged(self, t_ns: int, poses: Mapping[str, ObjectPose]) -> Arranged:
+    def arranged(
+        self, t_ns: int, poses: Mapping[str, ObjectPose], T_table_flange: Pose | None = None
+    ) -> Arranged:
         """Where everything is at ``t_ns``; objects that nobody holds are at their ``poses``."""
         t_s = max(0.0, (t_ns - self._since_ns) * 1e-9)
         camera = self._walk.T_table_camera(t_s, self._doing) if self._carries else None
+        if self._doing in ARM_DOINGS:
+            T = np.eye(4) if T_table_flange is None else T_table_flange
+            return Arranged(camera, self._laid(T), self._held(poses, T))
         if self._doing != "turntable" or self._board is None:
             return Arranged(camera, None, poses)
         number, share = stops(t_s, self._carrying)
@@ -175,6 +198,35 @@ class Person:
             return Arranged(camera, T, poses)
         stands = _standing(poses[self._thing], T, self._half, angle)
         return Arranged(camera, T, {**poses, self._thing: stands})
+
+    def _laid(self, T_table_flange: Pose) -> Pose | None:
+        """Where the board is; None: there is none."""
+        board = self._board
+        if board is None or board.where != "table":
+            return None
+        if self._doing == "board_on_table":
+            return board.T_where_board
+        if self._doing == "board_on_flange" and board.on_flange is not None:
+            return T_table_flange @ board.on_flange.T_flange_board
+        return pose(None, _AWAY_M)
+
+    def _held(
+        self, poses: Mapping[str, ObjectPose], T_table_flange: Pose
+    ) -> Mapping[str, ObjectPose]:
+        """Where objects are: one between the fingers, or all away."""
+        if self._doing == "cleared":
+            return {name: _at(pose(None, _AWAY_M), old) for name, old in poses.items()}
+        if self._doing != "in_hand" or self._thing not in poses:
+            return poses
+        T = T_table_flange @ pose(None, (0.0, 0.0, self._tool_m))
+        return {**poses, self._thing: _at(T, poses[self._thing])}
+
+
+def _at(T: Pose, like: ObjectPose) -> ObjectPose:
+    """An object's pose in as many numbers as before."""
+    if len(like) == 3:
+        return np.array([*T[:2, 3], math.atan2(float(T[1, 0]), float(T[0, 0]))])
+    return np.array([*T[:3, 3], *quat_from_rotation(T[:3, :3])])
 
 
 def with_carried(scene: Scene, model: mujoco.MjModel, name: str, carrying: Carrying) -> Scene:

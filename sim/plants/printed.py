@@ -29,6 +29,24 @@ _WHITE, _BLACK = "1 1 1 1", "0 0 0 1"
 
 
 @dataclass(frozen=True, slots=True)
+class OnFlange:
+    """Where a person fixes a board to the flange, when asked to."""
+
+    # The board's origin on the flange [m].
+    position_m: tuple[float, float, float]
+    # Its orientation there, w x y z (unit length).
+    quaternion: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        _require_placed(self.position_m, self.quaternion)
+
+    @property
+    def T_flange_board(self) -> Pose:  # noqa: N802  (a transform)
+        """The board's pose ``[4, 4]`` there."""
+        return _placed(self.position_m, self.quaternion)
+
+
+@dataclass(frozen=True, slots=True)
 class PrintedBoard:
     """A ChArUco board or a chessboard in the lab's pictures; nothing collides with it."""
 
@@ -40,19 +58,21 @@ class PrintedBoard:
     position_m: tuple[float, float, float] = (0.1, 0.1, 0.002)
     # Its orientation there, w x y z (unit length).
     quaternion: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
+    # Of a board on the table: where a person fixes it to the flange (None: nobody does).
+    on_flange: OnFlange | None = None
 
     def __post_init__(self) -> None:
+        if self.on_flange is not None and self.where != "table":
+            raise ConfigError(
+                "a board that a person fixes to the flange ('on_flange') lies on the table at first"
+                f" ('where: table'), got where: {self.where}"
+            )
         if self.board.kind == "tags":
             raise ConfigError(
                 "a printed board is a 'charuco' or a 'chessboard'; tags belong to an object (a"
                 " camera's view.tags)"
             )
-        if not np.isfinite(self.position_m).all():
-            raise ConfigError(f"a board's position is finite, got {self.position_m}")
-        if abs(float(np.linalg.norm(self.quaternion)) - 1.0) > 1e-3:
-            raise ConfigError(
-                f"a board's quaternion (w x y z) has unit length, got {self.quaternion}"
-            )
+        _require_placed(self.position_m, self.quaternion)
         columns, rows = self.board.squares
         if self.board.kind == "charuco":
             known = len(dictionary(self.board.dictionary).bytesList)
@@ -76,8 +96,21 @@ class PrintedBoard:
     @property
     def T_where_board(self) -> Pose:  # noqa: N802  (the field's name)
         """The board's pose ``[4, 4]`` on the table, or on the flange."""
-        q = np.array(self.quaternion)
-        return pose(rotation_from_quat(q / np.linalg.norm(q)), self.position_m)
+        return _placed(self.position_m, self.quaternion)
+
+
+def _require_placed(position_m: Sequence[float], quaternion: Sequence[float]) -> None:
+    if not np.isfinite(position_m).all():
+        raise ConfigError(f"a board's position is finite, got {tuple(position_m)}")
+    if abs(float(np.linalg.norm(quaternion)) - 1.0) > 1e-3:
+        raise ConfigError(
+            f"a board's quaternion (w x y z) has unit length, got {tuple(quaternion)}"
+        )
+
+
+def _placed(position_m: Sequence[float], quaternion: Sequence[float]) -> Pose:
+    q = np.array(quaternion)
+    return pose(rotation_from_quat(q / np.linalg.norm(q)), position_m)
 
 
 def with_board(scene: Scene, model: mujoco.MjModel, mount: ArmMount, board: PrintedBoard) -> Scene:

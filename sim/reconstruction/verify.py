@@ -16,6 +16,7 @@ import numpy as np
 from robolearn.agents.actions import hold_action
 from robolearn.arms.tool_commands import pose_from_values
 from robolearn.capture.clocks import read_record
+from robolearn.capture.config import CaptureSet
 from robolearn.capture.folder import Capture
 from robolearn.errors import DataError, SceneError
 from robolearn.geometry import pose_error
@@ -151,6 +152,8 @@ class Verified:
     measures: tuple[Measure, ...]
     assumed: tuple[dict[str, str], ...]
     said: tuple[str, ...]
+    # Pictures of other sets, by cameras beside the arm, that judge the robot alone.
+    robots: tuple[Compared, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -167,7 +170,7 @@ class Verified:
     @property
     def robot_iou(self) -> float:
         """The median over the pictures that show the robot; NaN where none does."""
-        return _median([v.robot for v in self.views])
+        return _median([v.robot for v in (*self.views, *self.robots)])
 
     @property
     def iou(self) -> dict[str, float]:
@@ -185,22 +188,27 @@ def verify(scene: Scene, capture: Capture) -> Verified:
     """
     details = reconstructed_details(scene)
     frames, held_out = judging_frames(capture, details)
+    of_robot, why_not = robot_frames(capture, details, frames)
     boxes = found_boxes(details)
     viewer = scene_viewer(scene, boxes)
     try:
-        joints = robot_joints(scene, capture, frames)
-        views = tuple(viewer.compare(f, q) for f, q in zip(frames, joints.by_picture, strict=True))
+        joints = robot_joints(scene, capture, [*frames, *of_robot])
+        told = joints.by_picture[: len(frames)]
+        views = tuple(viewer.compare(f, q) for f, q in zip(frames, told, strict=True))
+        told = joints.by_picture[len(frames) :]
+        robots = tuple(
+            viewer.robot_alone(f, q) for f, q in zip(of_robot, told, strict=True) if q is not None
+        )
     finally:
         viewer.close()
     rested = _rested(scene, tuple(details["objects"]))
     said = [*(str(s) for s in details["said"]), *by_hand_sentences(details)]
     if not held_out:
         said.append("the pictures are of another capture, or were used to make the scene")
-    if joints.unknown:
-        said.append(f"the robot's silhouette is not judged: {joints.unknown}")
-    elif not np.isfinite(_median([v.robot for v in views])):
-        said.append("the robot's silhouette is not judged: no picture shows the robot")
-    measures = _measures(scene, views, rested, details, said)
+    if not np.isfinite(_median([v.robot for v in (*views, *robots)])):
+        why = [joints.unknown or "no picture shows the robot", *([why_not] if why_not else [])]
+        said.append(f"the robot's silhouette is not judged: {'; '.join(why)}")
+    measures = _measures(scene, views, robots, rested, details, said)
     return Verified(
         scene.name,
         scene.content_hash,
@@ -211,6 +219,7 @@ def verify(scene: Scene, capture: Capture) -> Verified:
         measures,
         tuple(details["assumed"]),
         tuple(said),
+        robots,
     )
 
 
@@ -276,6 +285,45 @@ def judging_frames(capture: Capture, details: Mapping[str, Any]) -> tuple[list[P
         for f in posed.frames
     ]
     return frames, of_this
+
+
+def robot_frames(
+    capture: Capture, details: Mapping[str, Any], judged: Sequence[PosedFrame]
+) -> tuple[list[PosedFrame], str]:
+    """Pictures of other sets that show the robot with nothing on it: by cameras beside the arm that
+    measure depth, of the background, of the empty hand and of the board on the table; so many,
+    evenly. Also why there are none (""): a scan by a camera on the flange shows no robot.
+    """
+    shown = [
+        f
+        for f in capture.frames
+        if f.camera.mount != "flange" and f.depth_file is not None and _bare(f.set)
+    ]
+    if not shown:
+        return [], (
+            "no camera beside the arm measured depth of its empty hand (robolearn capture"
+            " --in-hand), of the background or of the board on the table"
+        )
+    chosen = shown[:: max(1, -(-len(shown) // _VIEWS))]
+    try:
+        posed = posed_frames(capture, chosen)
+        same = posed.world == posed_frames(capture, [f.frame for f in judged]).world
+    except DataError as error:
+        return [], str(error)
+    if not same:
+        return [], (
+            "cameras beside the arm are placed in another frame than the scan: give"
+            " arm.T_table_base"
+        )
+    T = np.array(details["T_table_world"], dtype=np.float64)
+    return [f.moved(T) for f in posed.frames], ""
+
+
+def _bare(entry: CaptureSet) -> bool:
+    """Whether nothing rides on the flange but the robot's own hand."""
+    if entry.purpose == "object":
+        return entry.object_on == "flange" and not entry.object
+    return entry.purpose == "background" or (entry.purpose, entry.board_on) == ("handeye", "table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +398,7 @@ def _rested(scene: Scene, names: Sequence[str]) -> tuple[Rested, ...]:
 def _measures(
     scene: Scene,
     views: Sequence[Compared],
+    robots: Sequence[Compared],
     rested: Sequence[Rested],
     details: dict[str, Any],
     said: list[str],
@@ -364,7 +413,7 @@ def _measures(
         "turned": {r.name: r.turned_deg for r in rested},
     }
     of_pictures = {
-        "robot": _median([v.robot for v in views]),
+        "robot": _median([v.robot for v in (*views, *robots)]),
         "edges": _median([v.edge_px for v in views]),
         "depth": _median([v.depth_mm for v in views]),
         "unexplained": 100.0 * float(np.median([v.unexplained for v in views])),

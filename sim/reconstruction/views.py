@@ -150,6 +150,30 @@ class SceneViewer:
             outlined=_outlined(photo, lines),
         )
 
+    def robot_alone(self, f: PosedFrame, joints: Mapping[str, float]) -> Compared:
+        """The robot of the scene against a picture of another moment: nothing else is judged by it,
+        and what stands where objects of the scene do is not the robot's.
+        """
+        photo = f.picture()
+        measured = np.asarray(cv2.medianBlur(f.depth_m(), 5), dtype=np.float32)
+        self._aim(f)
+        seen = _points(measured, f)
+        standing = (seen[..., 2] > _CLEAR_M) & (measured > 0)
+        objects = np.any([self._near(name, seen) for name in self._boxes], axis=0) & standing
+        page, ours, theirs, _ = self._robot(f, joints, measured, standing, objects)
+        return Compared(
+            name=f.name,
+            iou={},
+            edge_px=np.nan,
+            depth_mm=np.nan,
+            colour={},
+            unexplained=np.nan,
+            robot=_iou(ours, theirs),
+            photo=photo,
+            drawn=page,
+            outlined=_outlined(photo, ours),
+        )
+
     def _aim(self, f: PosedFrame) -> None:
         model, (width, height), K = self._model, f.frame.camera.size, f.K
         focal = (float(K[0, 0]), float(K[1, 1]), float(K[0, 2]), float(K[1, 2]))

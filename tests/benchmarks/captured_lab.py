@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from robolearn.operations.lab.cameras import LabCameraConfig, drawing
 from robolearn.operations.lab.workcell import build_plant, load_lab
 from robolearn.seeding import child_seed
 from robolearn.types import SampleBatch, SampleBlock, SentBlock
+from sim.plants.person import Doing, Person
 from tests.waiting import pass_time
 
 # From one picture to the next, as far as whoever asks for them can tell [s].
@@ -50,6 +51,7 @@ class LabBench(RealEnv):
         self.cell, self.still, self.arm = cell, still, named_arm(cell.arm)
         plant, workcell = build_plant(lab, seed)
         self._poses = {name: plant.true_pose(name) for name in plant.object_names}
+        self._workcell = workcell
         plant.close()
         self.q = np.array(still.rest)
         self._sees = {
@@ -57,6 +59,13 @@ class LabBench(RealEnv):
             for c in lab.cameras
         }
         self._record: list[tuple[int, np.ndarray]] = []
+        self._people = {
+            c.device.name: Person(
+                c.carried, workcell.board, child_seed(seed, "person"), workcell.tool_length_m
+            )
+            for c in lab.cameras
+        }
+        self._lab_cameras = lab.cameras
         self.cameras: Any = SimpleNamespace(camera=lambda name: (self._sees[name], None))
         self.supervisor: Any = SimpleNamespace(
             state=lambda: SimpleNamespace(joint_position=self.q.copy())
@@ -82,7 +91,17 @@ class LabBench(RealEnv):
     def look(self, camera: LabCameraConfig, view: Any) -> Any:
         """What comes into a camera."""
         self._record.append((t_ns := time.monotonic_ns(), self.q))
-        return camera.exposure(t_ns, view.look(self.q, self._poses, 0.085))
+        held = self._people[camera.device.name].arranged(
+            t_ns, self._poses, self._workcell.T_table_flange(self.q)
+        )
+        view.arrange(held.T_table_camera, held.T_table_board)
+        return camera.exposure(t_ns, view.look(self.q, held.poses, 0.085))
+
+    def hands(self, doing: str, thing: str) -> None:
+        """The lab's person moves board and objects."""
+        for camera in self._lab_cameras:
+            self._workcell.require_doable(camera, doing)
+            self._people[camera.device.name].begin(cast("Doing", doing), thing, 0)
 
     def close(self) -> None:
         """Free what draws."""
@@ -121,9 +140,13 @@ def capture_in_process(
     tell = lambda text: print(text, flush=True)  # noqa: E731
     taker = Taker(bench.cell, config, options, operator, tell, reach, shooting)
     try:
+        if options.in_hand or options.board_on == "both":
+            taker.hands = bench.hands
         taker.boards()
         calibrated, problem = calibrated_rig(out, tell)
+        taker.in_hand()
         taker.scans(calibrated)
+        taker.backgrounds()
         shooting.store_noise()
     finally:
         bench.close()

@@ -18,6 +18,7 @@ from robolearn.capture.board_views import (
     board_views,
     carried_by,
     lens_problem,
+    straight_numbers,
     straightened,
     unseen_problem,
 )
@@ -87,7 +88,10 @@ def calibrate_cameras(folder: Path, *, find_lenses: bool = False) -> RigCalibrat
     seen = board_views(capture, frames)
     cameras = [
         RigCamera(
-            name, c.mount, c.size, None if find_lenses or c.lens is None else _numbers(c.lens)
+            name,
+            c.mount,
+            c.size,
+            None if find_lenses or c.lens is None else straight_numbers(c.lens),
         )
         for name, c in capture.config.cameras.items()
         if any(b.frame.set.camera == name for b in seen)
@@ -189,11 +193,6 @@ def _disagreement(done: RigCalibrated) -> list[str]:
         " where the arm's base (arm.T_table_base) and the pictures put it: measure one of both anew"
     )
     return [text]
-
-
-def _numbers(lens: CaptureLens) -> LensNumbers:
-    """The lens without its distortion: pixels are straightened by it first."""
-    return np.array([*lens.focal_px, *lens.centre_px, 0.0, 0.0, 0.0, 0.0])
 
 
 def _rig_view(capture: Capture, seen: BoardView, kept: set[str], moment: str) -> RigView:

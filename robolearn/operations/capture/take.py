@@ -13,9 +13,10 @@ Every picture is written when it is taken: a capture that was cut off goes on wh
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,26 +25,21 @@ from hardware.cell.config import CellConfig
 from hardware.cell.load import load_cell
 from hardware.commissioning.excite import excitation_cell, excite
 from hardware.commissioning.no_task import NoScore, clear_table
-from hardware.commissioning.reach import Reach, around
+from hardware.commissioning.reach import Reach
+from hardware.emulators.lab.launch import LabProcess
 from hardware.env.real_env import RealEnv
-from robolearn.arms.shapes import Joints
-from robolearn.calibration.boards import BoardFinder, View
+from robolearn.calibration.boards import Board, BoardFinder
 from robolearn.capture.config import CaptureConfig, CaptureSet
-from robolearn.capture.folder import read_capture
 from robolearn.capture.write import CaptureWriter, write_motion
 from robolearn.errors import ConfigError, DataError, RobolearnError
-from robolearn.geometry import Pose, Vector, pose_error
+from robolearn.geometry import Pose, Vector
+from robolearn.operations.capture.board_tour import BoardTour
 from robolearn.operations.capture.cameras import RigCalibrated, calibrate_cameras, store_cameras
 from robolearn.operations.capture.held import turn_held
 from robolearn.operations.capture.options import CaptureOptions
 from robolearn.operations.capture.plan import planned, small_pictures
 from robolearn.operations.capture.scan import scan_table
-from robolearn.operations.capture.shooting import (
-    Shooting,
-    coverage_problem,
-    farthest_to,
-    require_enough,
-)
+from robolearn.operations.capture.shooting import Shooting
 from robolearn.operations.cell.lab import cell_lab
 from robolearn.operations.cell.operator import CellOperator
 from robolearn.operations.scenes.identify_arm import room_of
@@ -51,12 +47,6 @@ from robolearn.types import Condition
 from sim.identification.arm_excitation import multisine
 
 USUAL = CaptureOptions()
-# A step from a pose where the board was seen; so many are drawn, the newest to the arm is taken.
-_TILT_DEG, _SHIFT_M, _DRAWN = 18.0, 0.07, 10
-# Poses that are tried for one picture that is wanted.
-_TRIED = 4
-# How far poses count as one: turned by, and moved by.
-_ANGLE_RAD, _AWAY_M = 0.35, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +98,8 @@ def capture_cell(
             taker = Taker(
                 cell, config, options, operator, tell, reach, Shooting(env, reach.arm, writer)
             )
+            if lab is not None and (options.in_hand or options.board_on == "both"):
+                taker.hands = partial(_lab_hands, lab, tuple(config.cameras))
             taker.boards()
             calibrated, problem = calibrated_rig(out, tell)
             taker.in_hand()
@@ -140,6 +132,18 @@ def _kept(writer: CaptureWriter, tell: Callable[[str], None]) -> Generator[None]
 def _silent(text: str) -> None:
     """Nobody is told."""
     del text
+
+
+def _nobody(doing: str, thing: str) -> None:
+    """What is moved by hand, a person was asked for, or has seen to."""
+    del doing, thing
+
+
+def _lab_hands(lab: LabProcess, cameras: Sequence[str], doing: str, thing: str) -> None:
+    """The lab's person moves board and objects, before all of its cameras."""
+    with lab.where.connect() as door:
+        for camera in cameras:
+            door.by_hand(doing, camera, thing)
 
 
 def calibrated_rig(out: Path, tell: Callable[[str], None]) -> tuple[RigCalibrated | None, str]:
@@ -183,6 +187,8 @@ class Taker:
     reach: Reach
     shooting: Shooting
     advice: list[str] = dataclasses.field(default_factory=list[str])
+    # Moves what the operator is asked to, where that is a lab's person: what is done, to what.
+    hands: Callable[[str, str], None] = _nobody
 
     def boards(self) -> None:
         """All pictures of the board: on the table first, then on the flange."""
@@ -199,12 +205,13 @@ class Taker:
                 continue
             if self.operator.place is not None:
                 self.operator.place(where)
+            self.hands(f"board_on_{held}", "")
             for entry in sets:
                 self.shooting.env.home()
                 if self._wanted(entry) == 1:
                     self._single(entry, finder)
                 else:
-                    self._hand_eye(entry, finder)
+                    self._hand_eye(entry, board.board())
 
     def _wanted(self, entry: CaptureSet) -> int:
         """How many pictures a set is to have."""
@@ -226,67 +233,13 @@ class Taker:
                 return
         self.shooting.keep(entry.name, taken)
 
-    def _hand_eye(self, entry: CaptureSet, finder: BoardFinder) -> None:
-        """Pictures of the board from poses that grow from where it was seen."""
-        camera, wanted = entry.camera, self._wanted(entry)
+    def _hand_eye(self, entry: CaptureSet, board: Board) -> None:
+        """Pictures of the board from poses that the arm chooses."""
         pivot_m = self.options.ahead_m if entry.board_on == "table" else 0.0
-        rng = np.random.default_rng([self.options.seed, len(camera)])
-        size = self.config.cameras[camera].size
-        seen, views = _so_far(self.shooting.writer.folder, entry.name, finder)
-        visited, tried = list(seen), 0
-        while tried < _TRIED * wanted:
-            bare = coverage_problem(views, size)
-            if len(seen) >= wanted and not bare:
-                break
-            tried += 1
-            from_there = seen[farthest_to(views, size, tried)] if seen else None
-            q = self._next(from_there, visited, pivot_m, rng)
-            if q is None:
-                self.shooting.env.home()
-                continue
-            taken = self.shooting.take_at(q, camera, finder)
-            self.shooting.record()
-            visited.append(taken.T_base_flange)
-            if taken.problem or taken.view is None:
-                self.tell(f"{camera}: {taken.problem}")
-                continue
-            seen.append(taken.T_base_flange)
-            views.append(taken.view)
-            self.shooting.keep(entry.name, taken)
-            more = "" if len(seen) <= wanted else f", and {len(seen) - wanted} for {bare}"
-            self.tell(f"{camera}: the board, {min(len(seen), wanted)} of {wanted}{more}")
-        require_enough(camera, len(seen), wanted, tried)
-        bare = coverage_problem(views, size)
-        if bare:
-            self.advice.append(
-                f"camera '{camera}': {bare}; its lens is less sure there: move the board, or raise"
-                " 'poses'"
-            )
-
-    def _next(
-        self,
-        seen: Pose | None,
-        visited: list[Pose],
-        pivot_m: float,
-        rng: np.random.Generator,
-    ) -> Joints | None:
-        """Joints of a reachable pose near one where the board was ``seen`` (None: near where the
-        arm is; there at first), far from all visited.
-        """
-        here = self.shooting.q
-        if not visited:
-            return here
-        best: tuple[float, Joints] | None = None
-        for _ in range(_DRAWN):
-            near = visited[0] if seen is None else seen
-            T = next(around(near, pivot_m, rng, tilt_deg=_TILT_DEG, shift_m=_SHIFT_M))
-            away = min((_distance(T, other) for other in visited), default=1.0)
-            if best is not None and away <= best[0]:
-                continue
-            q = self.reach.joints(T, here)
-            if q is not None:
-                best = (away, q)
-        return None if best is None else best[1]
+        rng = np.random.default_rng([self.options.seed, len(entry.camera)])
+        tour = BoardTour(self.shooting, self.reach, entry, board, pivot_m, rng, self.tell)
+        advice = tour.take(self._wanted(entry))
+        self.advice += [advice] if advice else []
 
     def in_hand(self) -> None:
         """What the gripper holds, one thing after the other, after the empty hand."""
@@ -303,6 +256,8 @@ class Taker:
                     else "take the board off the flange, and close the empty gripper as far as it"
                     " will be closed on the objects"
                 )
+            if sets:
+                self.hands("in_hand", what)
             for entry in sets:
                 self.shooting.env.home()
                 wanted = self._wanted(entry)
@@ -324,6 +279,7 @@ class Taker:
                 continue
             if self.operator.place is not None:
                 self.operator.place("put the objects onto the table, take the board away if it may")
+            self.hands("board_on_table", "")
             board = None if found.T_frame_board is None else found.T_frame_board.T
             self.shooting.env.home()
             advice = scan_table(
@@ -359,25 +315,7 @@ class Taker:
             self.operator.place(
                 "clear the table, as it shall stay: its photograph is the background"
             )
+        self.hands("cleared", "")
         self.shooting.env.home()
         for entry in sets:
             self._single(entry, None)
-
-
-def _so_far(folder: Path, name: str, finder: BoardFinder) -> tuple[list[Pose], list[View]]:
-    """Where the arm was in the pictures of a set that were taken before, and what they show."""
-    poses, views = list[Pose](), list[View]()
-    for frame in read_capture(folder).frames:
-        if frame.set.name != name or frame.T_base_tool is None:
-            continue
-        view = finder.find(frame.picture())
-        if view is not None:
-            poses.append(frame.T_base_tool)
-            views.append(view)
-    return poses, views
-
-
-def _distance(a: Pose, b: Pose) -> float:
-    """How different two poses are: 1 when turned by 20 degrees, or moved by 0.1 m."""
-    away, angle = pose_error(a, b)
-    return away / _AWAY_M + angle / _ANGLE_RAD

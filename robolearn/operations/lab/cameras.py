@@ -30,12 +30,12 @@ from robolearn.errors import (
     RobotConnectionError,
     did_you_mean,
 )
-from robolearn.geometry import ObjectPose, Pose
+from robolearn.geometry import ObjectPose, Pose, inverse
 from robolearn.seeding import child_seed
 from robolearn.shapes import Floats
 from sim.plants.bracket import Bracket
 from sim.plants.look import Hidden, Look, TrueCamera
-from sim.plants.person import DOINGS, Carrying, Person
+from sim.plants.person import ARM_DOINGS, DOINGS, Carrying, Person
 from sim.plants.printed import PrintedBoard
 from sim.plants.pusht import BLOCK
 from sim.plants.scene import ScenePlantConfig
@@ -134,7 +134,7 @@ class Workcell:
 
     # The table's frame in the arm's base frame ``[4, 4]``.
     T_base_table: Pose
-    # From the flange to the tool's tip [m].
+    # From the flange to the tool's tip, or between the fingers [m].
     tool_length_m: float
     # Joint angles [rad].
     home: tuple[float, ...]
@@ -152,6 +152,10 @@ class Workcell:
         """
         poses = [v for _, pose in self.objects for v in pose]
         return np.array([*self.home, *poses, math.nan])
+
+    def T_table_flange(self, q: Joints) -> Pose:  # noqa: N802  (a transform)
+        """Where the flange is on the table, by joints ``[6]`` [rad]."""
+        return inverse(self.T_base_table) @ UR5E.fk(q)
 
     def require_drawn(self, config: LabCameraConfig) -> None:
         """Raise ConfigError unless something draws what a camera sees."""
@@ -192,6 +196,9 @@ class Workcell:
             raise DataError(
                 f"{at}: a person does one of {DOINGS}, got '{doing}'.{did_you_mean(doing, DOINGS)}"
             )
+        if doing in ARM_DOINGS:
+            self._require_moved(at, config, doing)
+            return
         if doing != "turntable" and config.carried is None:
             raise DataError(f"{at} of this lab is fixed: nobody carries it ('carried' is not set)")
         board = self.board
@@ -199,6 +206,18 @@ class Workcell:
             raise DataError(
                 f"{at}: a person turns a board that lies on the table ('lab.board', 'where: table')"
                 " in the pictures of a scene, and there is none"
+            )
+
+    def _require_moved(self, at: str, config: LabCameraConfig, doing: str) -> None:
+        """Raise DataError for what nobody can move while an arm is captured."""
+        if not config.in_scene:
+            raise DataError(f"{at} of this lab sees no scene, so nobody moves anything before it")
+        board = self.board
+        fixed = board is not None and (board.where == "flange" or board.on_flange is not None)
+        if doing == "board_on_flange" and not fixed:
+            raise DataError(
+                f"{at}: nobody can fix a board to the flange of this lab ('on_flange' of"
+                " 'lab.board' says where it goes)"
             )
 
 
@@ -319,7 +338,8 @@ def _camera(
     os.environ.setdefault("LP_NUM_THREADS", "0")
     ring = handle.attach()
     start, view = workcell.state, drawing(config, workcell, seed)
-    person = Person(config.carried, workcell.board, child_seed(seed, "person"))
+    own = child_seed(seed, "person")
+    person = Person(config.carried, workcell.board, own, workcell.tool_length_m)
 
     def seen(t_ns: int, state: Floats) -> Exposure:
         poses: dict[str, ObjectPose] = {}
@@ -328,7 +348,7 @@ def _camera(
             poses[name] = state[at : at + len(pose)]
             at += len(pose)
         opening_m = None if math.isnan(state[at]) else float(state[at])
-        held = person.arranged(t_ns, poses)
+        held = person.arranged(t_ns, poses, workcell.T_table_flange(state[: UR5E.dof]))
         view.arrange(held.T_table_camera, held.T_table_board)
         return config.exposure(t_ns, view.look(state[: UR5E.dof], held.poses, opening_m))
 

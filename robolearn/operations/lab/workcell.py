@@ -26,6 +26,7 @@ from sim.plants.grip import GripPlant, GripPlantConfig
 from sim.plants.printed import PrintedBoard
 from sim.plants.pusht import BLOCK, PlantConfig, PyBulletPlant
 from sim.plants.scene import ScenePlant, ScenePlantConfig
+from sim.robots.grippers import WIDE_GRIPPER as GRIPPER
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,8 @@ def build_fingers(config: LabConfig, plant: Plant) -> FingerPlant | None:
 
 def _grip_plant(gripping: GripPlantConfig, seed: int) -> tuple[Plant, Workcell]:
     plant = GripPlant(gripping, seed)
-    return plant, _drawn_workcell(plant, ScenePlantConfig(gripping.drawn_by), gripping.home)
+    scene = ScenePlantConfig(gripping.drawn_by)
+    return plant, _drawn_workcell(plant, scene, gripping.home, tool_length_m=GRIPPER.reach_m)
 
 
 def _scene_plant(config: LabConfig, seed: int) -> tuple[Plant, Workcell]:

@@ -72,12 +72,15 @@ def _views(found: Verified) -> str:
     order = sorted(judged, key=_iou) or list(found.views)
     count = min(_SHOWN, len(order))
     picks = [round(k * (len(order) - 1) / max(1, count - 1)) for k in range(count)]
-    parts = [_slider(order[i]) for i in picks]
+    shown = [order[i] for i in picks]
+    seen = sorted((v for v in found.robots if np.isfinite(v.robot)), key=lambda v: v.robot)
+    parts = [_slider(v) for v in (*shown, *seen[:1], *seen[1:][-1:])]
     return (
         paragraph(
             "Drag the slider: the photograph is on the left of the line, the scene as the same"
             " camera sees it on the right. Below each, the scene's outlines in the photograph.",
-            "The first is the worst of all pictures, the last the best.",
+            "The first is the worst of all pictures, the last the best; then, where cameras beside"
+            " the arm show the robot, the worst and the best of these.",
         )
         + f'<div class="columns">{"".join(parts)}</div>'
     )

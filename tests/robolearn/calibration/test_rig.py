@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from robolearn.calibration.boards import View
+from robolearn.calibration.boards import View, on_a_line
 from robolearn.calibration.rig import calibrate_rig
 from robolearn.calibration.rig_fit import Chain, State, linear
 from robolearn.errors import DataError
@@ -82,3 +82,14 @@ def test_too_few_pictures_name_the_camera() -> None:
     cameras, views, _ = draw_rig(4, 4)
     with pytest.raises(DataError, match="camera 'wrist': the board was found in 4 picture"):
         calibrate_rig(cameras, views)
+
+
+@pytest.mark.parametrize("rows", [list(range(6)), [0, 1, 2, 3, 4, 11]])
+def test_a_picture_whose_corners_lie_on_a_line_is_left_out_and_named(rows: list[int]) -> None:
+    """All but one is as bad: no homography, and OpenCV's solver finds nothing."""
+    cameras, views, _ = draw_rig(6, 9)
+    whole = views[4]
+    views[4] = replace(whole, view=View(whole.view.points[rows], whole.view.pixels[rows]))
+    assert on_a_line(views[4].view.points) == (rows[-1] == 5)
+    found = calibrate_rig(cameras, views)
+    assert set(found.outliers) == {whole.name}

@@ -11,9 +11,9 @@ import pytest
 from hardware.emulators.sensor import CameraEmulatorConfig
 from robolearn.calibration.boards import Board, BoardFinder, seen_pose
 from robolearn.errors import ConfigError
-from robolearn.geometry import inverse, pose_error
+from robolearn.geometry import inverse, pose, pose_error
 from sim.plants.person import Carrying, Person, Walk, stops
-from sim.plants.printed import PrintedBoard
+from sim.plants.printed import OnFlange, PrintedBoard
 from sim.plants.scene import ScenePlantConfig
 from sim.plants.scene_look import SceneLook
 
@@ -82,6 +82,32 @@ def test_a_board_is_turned_with_what_stands_on_it():
     nobody = Person(None, BOARD, 3).arranged(0, POSES)
     assert (nobody.T_table_camera, nobody.T_table_board) == (None, None)
     assert nobody.poses is POSES
+
+
+def test_a_person_moves_the_board_to_the_flange_and_puts_a_box_between_the_fingers():
+    at = OnFlange((0.0, 0.1, 0.14), (0.0, 1.0, 0.0, 0.0))
+    board = dataclasses.replace(BOARD, on_flange=at)
+    person = Person(None, board, 3, tool_m=0.15)
+    flange = pose(np.diag([1.0, -1.0, -1.0]), (0.1, 0.2, 0.4))
+    told = {}
+    for doing in ("board_on_table", "board_on_flange", "in_hand", "cleared"):
+        person.begin(doing, "cube" if doing == "in_hand" else "", 0)
+        told[doing] = person.arranged(0, POSES, flange)
+        assert told[doing].T_table_camera is None
+    np.testing.assert_allclose(told["board_on_table"].T_table_board, board.T_where_board)
+    assert told["board_on_table"].poses is POSES
+    fixed = told["board_on_flange"].T_table_board
+    np.testing.assert_allclose(fixed, flange @ at.T_flange_board)
+    np.testing.assert_allclose(told["in_hand"].poses["cube"][:3], [0.1, 0.2, 0.25], atol=1e-9)
+    np.testing.assert_array_equal(told["in_hand"].poses["goal"], POSES["goal"])
+    assert told["in_hand"].T_table_board[2, 3] < -10.0
+    assert all(p[2] < -10.0 for p in told["cleared"].poses.values() if len(p) == 7)
+    person.begin("in_hand", "", 0)
+    assert person.arranged(0, POSES, flange).poses is POSES
+    with pytest.raises(ConfigError, match="where: table"):
+        dataclasses.replace(board, where="flange")
+    with pytest.raises(ConfigError, match="quaternion"):
+        OnFlange((0.0, 0.0, 0.0), (1.0, 1.0, 0.0, 0.0))
 
 
 def test_pictures_show_what_the_person_holds():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from robolearn.arms.models import UR5E
-from robolearn.capture.config import CaptureArm
+from robolearn.capture.config import CaptureArm, CaptureSet
 from robolearn.capture.folder import Capture, read_capture
 from robolearn.errors import DataError
 from robolearn.geometry import inverse, pose, rot_x, rot_z
@@ -128,3 +128,48 @@ def test_a_camera_on_the_flange_does_not_judge_the_arm_that_carries_it(
     )
     found = verify(scene, dataclasses.replace(pictured, frames=frames))
     assert verdict(found) == "not judged"
+
+
+def beside(found: Reconstruction, pictured: Capture, entry: CaptureSet) -> Capture:
+    """The scan by a camera on the flange, as an arm takes it, and the robot in a set beside it."""
+    scan = tuple(
+        dataclasses.replace(f, camera=dataclasses.replace(f.camera, mount="flange"))
+        for f in found.capture.frames
+    )
+    shown = tuple(dataclasses.replace(f, set=entry) for f in pictured.frames)
+    return dataclasses.replace(pictured, frames=(*scan, *shown))
+
+
+@pytest.mark.parametrize(
+    ("entry", "judged"),
+    [
+        (CaptureSet("held_nothing_eye", "eye", "object", object_on="flange"), True),
+        (CaptureSet("background_eye", "eye", "background"), True),
+        # What rides on the flange would be taken for the robot.
+        (CaptureSet("held_cube_eye", "eye", "object", object="cube", object_on="flange"), False),
+        (CaptureSet("handeye_eye", "eye", "handeye", board_on="flange"), False),
+    ],
+)
+def test_cameras_beside_the_arm_judge_the_robot_of_a_scan_by_the_arm(
+    scene: Scene, found: Reconstruction, pictured: Capture, entry: CaptureSet, judged: bool
+) -> None:
+    result = verify(scene, beside(found, pictured, entry))
+    if not judged:
+        assert verdict(result) == "not judged"
+        assert any("its empty hand" in text for text in result.said)
+        return
+    assert verdict(result) == "use"
+    assert result.robot_iou >= 0.93
+    assert len(result.robots) == VIEWS
+    # The pictures of the robot judge nothing else.
+    assert all(not v.iou for v in result.robots)
+    assert "robot 0.9" in verified_page(result)
+
+
+def test_a_robot_that_the_scan_cannot_see_is_refused_by_its_other_pictures(
+    found: Reconstruction, pictured: Capture, tmp_path: Path
+) -> None:
+    away = pose(None, (0.0, 0.05, 0.0)) @ T_TABLE_BASE
+    entry = CaptureSet("held_nothing_eye", "eye", "object", object_on="flange")
+    wrong = scene_with_arm(found, away, tmp_path / "away")
+    assert verdict(verify(wrong, beside(found, pictured, entry))) == "refuse"
