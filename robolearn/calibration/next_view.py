@@ -133,7 +133,8 @@ class Outlook:
         fx, fy, cx, cy = (float(v) for v in self.lens[:4])
         u, v = (rng.uniform(0.0, side) for side in self.camera.size)
         turn = rotation_from_rotvec(rng.uniform(-1.0, 1.0, 3) * _TURN)
-        R = there[int(rng.integers(0, len(there)))][:3, :3] @ turn
+        chosen = int(rng.uniform(0.0, len(there)))
+        R = there[chosen][:3, :3] @ turn
         middle = self.corners.mean(axis=(0, 1))
         return pose(R, np.array([(u - cx) / fx, (v - cy) / fy, 1.0]) * z - R @ middle)
 

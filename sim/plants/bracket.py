@@ -22,14 +22,14 @@ _FLIP = np.diag([1.0, -1.0, -1.0])
 class Bracket:
     """Where a camera sits, and how wide it sees; it weighs nothing."""
 
-    # What carries it: the flange, or a stand beside the table (then in the table's frame).
-    where: Literal["flange", "table"] = "flange"
-    # The camera in that frame [m].
+    # The camera on the flange, or in the table's frame [m].
     position_m: tuple[float, float, float] = (0.1, 0.0, 0.0)
     # Its orientation there, w x y z (unit length): it looks along its +z, x to the right, y down.
     quaternion: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
     # Vertical field of view [deg].
     fovy_deg: float = 45.0
+    # What carries it: the flange, or a stand beside the table.
+    where: Literal["flange", "table"] = "flange"
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.position_m).all():

@@ -18,6 +18,7 @@ from robolearn.operations.lab.view import lab_view
 from robolearn.operations.lab.workcell import LabConfig, build_plant, load_lab
 from robolearn.spec import to_json
 from sim.plants.bracket import Bracket
+from sim.plants.person import Person
 from sim.plants.printed import PrintedBoard
 
 GRIPPER_LAB = Path(__file__).parents[4] / "configs/hardware/lab_ur5e_gripper.yaml"
@@ -158,7 +159,7 @@ def test_a_bracket_carries_a_camera_that_the_scene_does_not_have(workcell):
     with contextlib.closing(drawing(config, held, 5)) as view:
         truth = view.truth(640, 480)
         assert truth.where == "flange"
-        np.testing.assert_allclose(truth.T_where_camera, bracket.T_flange_camera, atol=1e-6)
+        np.testing.assert_allclose(truth.T_where_camera, bracket.T_where_camera, atol=1e-6)
         for turned in (0.0, 0.15):
             q = np.array(workcell.home) + np.array([turned, 0, 0, 0, 0, 0])
             found = BoardFinder(printed.board).find(view.look(q, poses, 0.085).picture)
@@ -179,6 +180,37 @@ def test_a_bracket_carries_a_camera_that_the_scene_does_not_have(workcell):
     for wrong in ({"quaternion": (1.0, 1.0, 0.0, 0.0)}, {"fovy_deg": 0.0}):
         with pytest.raises(ConfigError):
             Bracket(**wrong)
+
+
+def test_the_shipped_lab_shows_its_stand_the_board_on_the_flange_and_the_box_in_the_hand():
+    """By the file itself: a person moves the board before a camera that stands beside the table."""
+    robot = GRIPPER_LAB.with_name("lab_ur5e_in_hand.yaml")
+    lab = load_lab(robot)
+    config = next(c for c in lab.cameras if c.device.name == "side")
+    plant, held = build_plant(lab, 0)
+    plant.close()
+    board = held.board
+    for doing in ("board_on_table", "board_on_flange", "in_hand", "cleared"):
+        held.require_doable(config, doing)
+    table = dataclasses.replace(held, board=dataclasses.replace(board, on_flange=None))
+    with pytest.raises(DataError, match="nobody can fix a board"):
+        table.require_doable(config, "board_on_flange")
+    person = Person(config.carried, board, 0, held.tool_length_m)
+    poses = {name: np.array(pose) for name, pose in held.objects}
+    q = np.array(held.home)
+    finder, row = BoardFinder(board.board), {}
+    with contextlib.closing(drawing(config, held, 5)) as view:
+        assert view.truth(640, 480).where == "table"
+        for doing, thing in (("board_on_flange", ""), ("in_hand", ""), ("in_hand", "cube")):
+            person.begin(doing, thing, 0)
+            there = person.arranged(0, poses, held.T_table_flange(q))
+            view.arrange(there.T_table_camera, there.T_table_board)
+            picture = view.look(q, there.poses, 0.085).picture
+            assert (finder.find(picture) is not None) == (doing == "board_on_flange")
+            count, (_, row[thing]) = red(picture)
+            assert count > 50
+    # The box is higher in the picture between the fingers than on the table.
+    assert row["cube"] < row[""] - 60.0
 
 
 def test_lens_and_place_are_drawn_from_the_seed_and_only_when_asked(workcell):
