@@ -132,7 +132,7 @@ class DrawnTour(Shooting):
         del camera, finder
         self.tries += 1
         self._q, T = q, self.arm.fk(q)
-        view = self._look(T)
+        view = self.look(T)
         problem = "" if view is not None else "the board is not seen"
         return Taken(np.zeros((2, 2, 3), np.uint8), None, 0.0, view, T, problem)
 
@@ -158,7 +158,8 @@ class DrawnTour(Shooting):
     def _mounts(self) -> tuple[Mount, Mount]:
         return ("table", "flange") if self._where == "beside" else ("flange", "table")
 
-    def _look(self, T_base_flange: Pose) -> View | None:
+    def look(self, T_base_flange: Pose) -> View | None:
+        """The corners that are found from there."""
         camera, board = self.T_parent_camera, self.T_parent_board
         if self._where == "beside":
             T = inverse(camera) @ T_base_flange @ board
