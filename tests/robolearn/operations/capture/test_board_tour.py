@@ -32,7 +32,7 @@ def test_chosen_poses_tell_more_than_as_many_that_are_far_apart(
 
 def test_a_pose_that_was_blind_is_not_tried_again(tmp_path: Path) -> None:
     tour = DrawnTour("riding", 1, 12, tmp_path / "c")
-    seen_by, look = [], tour._look
+    seen_by, look = [], tour.look
 
     def half_hidden(T: np.ndarray) -> object:
         # Something stands before the left side: what is reckoned to be seen there is not.
@@ -42,7 +42,7 @@ def test_a_pose_that_was_blind_is_not_tried_again(tmp_path: Path) -> None:
             return None
         return view
 
-    tour._look = half_hidden  # type: ignore[method-assign]
+    tour.look = half_hidden  # type: ignore[method-assign]
     tour.run()
     assert len(tour.views) >= 12
     blind = [pose_error(a, b) for i, a in enumerate(seen_by) for b in seen_by[:i]]
