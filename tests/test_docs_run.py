@@ -48,7 +48,7 @@ SKIPPED: dict[str, int] = {
     "rendering.md": 1,
     "results.md": 57,
     "robots.md": 3,
-    "real_to_sim.md": 11,
+    "real_to_sim.md": 12,
     "scene_format.md": 4,
     "statistics.md": 1,
     "studio.md": 2,
