@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 WEIGHTS, PROVENANCE, DIGESTS = "weights.safetensors", "provenance.json", "digests.json"
 PARENT, PARTS, STATE = "parent", "parts", "state"
+TENSORS, SUM = "tensors.safetensors", "sha256"
 HOLDS = "holds"
 """In config.yaml: ``parent`` where a run was made to improve on its parent and did not, so that
 what it does is what its parent does.
@@ -297,6 +298,14 @@ def unseal_run(path: Path) -> None:
     (path / DIGESTS).unlink(missing_ok=True)
 
 
+def require_unedited(path: Path) -> None:
+    """:class:`CheckpointError` where the run at ``path``, which is gone on with, is not what it was
+    when it was last written; of one that was left while it was being written nothing is known.
+    """
+    if (path / DIGESTS).is_file():
+        _refuse_edited(path, file_digests(path))
+
+
 def _refuse_edited(path: Path, found: Mapping[str, str]) -> None:
     """:class:`CheckpointError` where a run is not what it was sealed as."""
     if not (path / DIGESTS).is_file():
@@ -351,14 +360,23 @@ def save_state(path: Path, step: int, tensors: Weights, figures: Any) -> None:
     folder.mkdir(exist_ok=True)
     temporary = _beside(folder / "new")
     temporary.mkdir()
-    write_tensors(temporary / "tensors.safetensors", tensors, {})
-    write_json(temporary / "state.json", {"step": step, "figures": figures})
+    write_tensors(temporary / TENSORS, tensors, {})
+    # As it will be read.
+    written = json.loads(json.dumps({"step": step, "figures": figures}))
+    write_json(temporary / "state.json", written | {SUM: _state_sum(temporary, written)})
     target = folder / f"{step:09d}"
     shutil.rmtree(target, ignore_errors=True)
     temporary.rename(target)
     for old in folder.iterdir():
         if old != target:
             shutil.rmtree(old, ignore_errors=True)
+
+
+def _state_sum(folder: Path, written: Mapping[str, Any]) -> str:
+    """Over the tensors of ``folder`` and what is ``written`` beside them."""
+    found = hashlib.sha256(json.dumps(written, sort_keys=True).encode())
+    found.update((folder / TENSORS).read_bytes())
+    return found.hexdigest()
 
 
 def load_state(path: Path) -> tuple[int, dict[str, AnyTensor], Any] | None:
@@ -371,7 +389,11 @@ def load_state(path: Path) -> tuple[int, dict[str, AnyTensor], Any] | None:
         return None
     try:
         raw = read_json(complete[-1] / "state.json")
-        tensors = read_tensors(complete[-1] / "tensors.safetensors")
+        tensors = read_tensors(complete[-1] / TENSORS)
+        # States of earlier versions have no sum.
+        found = raw.pop(SUM, None)
+        if found is not None and found != _state_sum(complete[-1], raw):
+            raise CheckpointError("it is not what was written")
         return int(raw["step"]), tensors, raw["figures"]
     except (CheckpointError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(

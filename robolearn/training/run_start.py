@@ -22,6 +22,7 @@ from robolearn.training.run_directory import (
     WEIGHTS,
     Run,
     copy_run,
+    require_unedited,
 )
 from robolearn.training.watching.finite import FAILED_BATCH
 
@@ -99,6 +100,7 @@ def previous_run(
             f"'{run_dir}' holds a run of another experiment; choose another --out."
             f" Differences: {'; '.join(lines[:6])}"
         )
+    require_unedited(run_dir)
     return found
 
 

@@ -208,7 +208,7 @@ class Books:
         episodes = EpisodeStore.open_or_create(store)
         out.mkdir(parents=True, exist_ok=True)
         writer = stack.enter_context(episodes.writer())
-        ledger = Ledger.of(out)
+        ledger = Ledger.of(out, standing.lines)
         ledger.recover(episodes, standing.id, execute)
         write_standing(out, standing)
         return Books(store, out, episodes, writer, ledger, standing)

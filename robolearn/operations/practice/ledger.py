@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,10 +28,13 @@ from robolearn.operations.practice.records import (
     LINES,
     Driver,
     Flight,
+    WrittenLines,
     flights_of,
     read_lines,
     whole_lines,
 )
+
+log = logging.getLogger(__name__)
 
 BOTH: tuple[Driver, ...] = ("parent", "explorer")
 STOPPED = (reason_of(SafetyStopError()), reason_of(GripperError()))
@@ -68,9 +72,20 @@ class Ledger:
     flights: list[Flight] = field(default_factory=list[Flight])
 
     @staticmethod
-    def of(run_dir: Path) -> Ledger:
-        """As it stands; a last line that a kill cut short is dropped."""
+    def of(run_dir: Path, known: WrittenLines = WrittenLines()) -> Ledger:  # noqa: B008 (frozen)
+        """As it stands; a last line that a kill cut short is dropped. Without any, where it no
+        longer begins with the lines that are ``known``: :meth:`recover` makes them again.
+        """
         text = read_lines(run_dir)
+        if not known.begin(text):
+            log.warning(
+                "'%s' lost or changed some of its first %d lines; they are made again from the"
+                " store",
+                run_dir / LINES,
+                known.count,
+            )
+            write_atomic(run_dir / LINES, "")
+            return Ledger(run_dir)
         flights = flights_of(text, run_dir)
         whole = whole_lines(text)
         if whole != text:

@@ -9,6 +9,7 @@ It needs neither torch nor a simulator, so that a page may show it.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -102,6 +103,25 @@ class VersionTest:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenLines:
+    """How many lines of episodes there were, and their SHA-256; ``count`` 0: nothing is known."""
+
+    count: int = 0
+    sha256: str = ""
+
+    @staticmethod
+    def of(text: str) -> WrittenLines:
+        """Of the whole lines of ``text``."""
+        lines = whole_lines(text)
+        return WrittenLines(lines.count("\n"), hashlib.sha256(lines.encode()).hexdigest())
+
+    def begin(self, text: str) -> bool:
+        """Whether ``text`` still begins with them."""
+        first = "".join(text.splitlines(keepends=True)[: self.count])
+        return not self.count or WrittenLines.of(first) == self
+
+
+@dataclass(frozen=True, slots=True)
 class DriftStanding:
     """How far what is learned is from its parent (``watch.py``): when it began (None: nobody could
     say), and the most that a test has found harmless.
@@ -134,6 +154,8 @@ class Standing:
     rounds: int = 0
     # Stops of the supervisor; of a cell.
     stops: int = 0
+    # What the lines of its episodes were by then.
+    lines: WrittenLines = WrittenLines()
 
 
 def read_flights(run_dir: Path) -> tuple[Flight, ...]:
@@ -146,7 +168,7 @@ def read_flights(run_dir: Path) -> tuple[Flight, ...]:
 def read_lines(run_dir: Path) -> str:
     """The lines of a practice's episodes as they are; nothing before the first."""
     path = run_dir / LINES
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def flights_of(text: str, run_dir: Path) -> tuple[Flight, ...]:

@@ -18,18 +18,18 @@ from robolearn.contracts import Policy, PolicySpec
 from robolearn.data.reading.selection import DataConfig
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.check import check_store
-from robolearn.errors import ConfigError, InferenceError, PracticeError
+from robolearn.errors import CheckpointError, ConfigError, InferenceError, PracticeError
 from robolearn.learning import request_noise
 from robolearn.operations.practice import actors, validation
 from robolearn.operations.practice.experiment import PracticeExperiment, practice_experiment
 from robolearn.operations.practice.finetune import finetune
 from robolearn.operations.practice.ledger import Ledger
-from robolearn.operations.practice.records import read_standing
+from robolearn.operations.practice.records import LINES, read_standing
 from robolearn.operations.practice.watch import apart
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.training.learner import DRIFT
 from robolearn.training.log import logged
-from robolearn.training.run_directory import Run, load_run
+from robolearn.training.run_directory import WEIGHTS, Run, load_run
 from robolearn.types import Observation, PolicyInput, PolicyOutput, SampleBatch
 from sim.worlds import make_world
 from tests.learning_mocks import SPACE
@@ -230,6 +230,44 @@ def test_a_last_version_that_cannot_answer_is_not_what_is_kept(
     assert found.episodes == len(EpisodeStore.open(store).ids()) == 12
     assert isinstance(load_policy(out), RerankedPolicy) == bool(sound)
     assert finetune(experiment, parent, WORLD, store, out, resume=True).reused
+
+
+def flipped(file: Path) -> None:
+    """One bit in the middle of it."""
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 4
+    file.write_bytes(bytes(data))
+
+
+def test_what_changed_behind_a_practice_is_found_when_it_goes_on(
+    parent: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, out = tmp_path / "store", tmp_path / "out"
+    finetune(small(parent), parent, WORLD, store, out)
+    longer = small(parent, practice__max_episodes=16)
+    (state,) = (out / "state").glob("*/tensors.safetensors")
+    for file in (out / "parent" / WEIGHTS, out / WEIGHTS, state):
+        sound = file.read_bytes()
+        flipped(file)
+        with pytest.raises(CheckpointError, match=r"was edited after|is not what was written"):
+            finetune(longer, parent, WORLD, store, out, resume=True)
+        file.write_bytes(sound)
+    # Its lines are no more than the store knows.
+    sound = (out / LINES).read_text()
+    first, *others = sound.splitlines(keepends=True)
+    flights, standing = Ledger.of(out).flights, read_standing(out)
+    assert standing is not None
+    assert standing.lines.count == len(flights) == 12
+    edited = first.replace('"start": ', '"start": 1')
+    for text in ("".join(others), "".join((edited, *others)), "".join((*others, first)), ""):
+        (out / LINES).write_text(text)
+        caplog.clear()
+        ledger = Ledger.of(out, standing.lines)
+        assert "made again from the store" in caplog.text
+        ledger.recover(EpisodeStore.open(store), standing.id, load_run(parent).spec.execute)
+        assert ledger.flights == Ledger.of(out, standing.lines).flights == flights
+    assert (out / LINES).read_text() == sound
+    assert finetune(longer, parent, WORLD, store, out, resume=True).episodes == 16
 
 
 def test_rewards_that_are_none_are_told_and_nothing_is_lost(
