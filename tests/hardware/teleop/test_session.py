@@ -279,7 +279,12 @@ def test_the_stop_key_works_while_the_arm_moves_to_the_start() -> None:
             return report
 
     cell = Slow()
-    hand = Reacts(resetting=["stop"], stopped=["start"], ready=["quit"])
+
+    class SeesItMove(Reacts):
+        def pressed(self) -> tuple[Key, ...]:
+            return super().pressed() if starts(cell) else ()
+
+    hand = SeesItMove(resetting=["stop"], stopped=["start"], ready=["quit"])
     run, _ = session(cell, hand)
     assert run.run() == ()
     assert cell.said[:2] == [starts(cell)[0], "estop"]
