@@ -85,10 +85,10 @@ def reach(share: float, real: float, sim: float) -> float:
 def _joined(
     policy: str, parts: Sequence[PairedConditions], found: Estimate, level: float, seed: int
 ) -> ConditionAgreement:
-    ceiling = repetition([c.real for c in parts], level=level, seed=seed)
+    real, sim = [c.real for c in parts], [c.sim for c in parts]
+    ceiling = repetition(real, level=level, seed=seed)
     reachable = None
     if ceiling is not None:
-        real, sim = ([c.real for c in parts], [c.sim for c in parts])
         sizes = [harmonic_mean([len(v) for c in side for v in c.values()]) for side in (real, sim)]
         value, low, high = (reach(v, *sizes) for v in (ceiling.value, ceiling.low, ceiling.high))
         method = "ceiling with as many trials"

@@ -300,20 +300,26 @@ def unseal_run(path: Path) -> None:
 
 def require_unedited(path: Path) -> None:
     """:class:`CheckpointError` where the run at ``path``, which is gone on with, is not what it was
-    when it was last written; of one that was left while it was being written nothing is known.
+    when it was last written; of one that was left while it was being written only the runs inside
+    are known.
     """
     if (path / DIGESTS).is_file():
-        _refuse_edited(path, file_digests(path))
+        _refuse_changes(path, file_digests(path))
+        return
+    for name in nested_runs(path):
+        require_unedited(path / name)
 
 
 def _refuse_edited(path: Path, found: Mapping[str, str]) -> None:
     """:class:`CheckpointError` where a run is not what it was sealed as."""
-    if not (path / DIGESTS).is_file():
-        log.warning("'%s' has no %s, whether it was edited is not known", path, DIGESTS)
-        for name in nested_runs(path):
-            if (path / name / DIGESTS).is_file():
-                _refuse_edited(path / name, file_digests(path / name))
+    if (path / DIGESTS).is_file():
+        _refuse_changes(path, found)
         return
+    log.warning("'%s' has no %s, whether it was edited is not known", path, DIGESTS)
+    require_unedited(path)
+
+
+def _refuse_changes(path: Path, found: Mapping[str, str]) -> None:
     sealed = read_json(path / DIGESTS)
     changes = {
         "differs": [name for name in found if name in sealed and sealed[name] != found[name]],

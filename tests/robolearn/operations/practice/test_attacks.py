@@ -29,7 +29,7 @@ from robolearn.operations.practice.watch import apart
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.training.learner import DRIFT
 from robolearn.training.log import logged
-from robolearn.training.run_directory import WEIGHTS, Run, load_run
+from robolearn.training.run_directory import DIGESTS, WEIGHTS, Run, load_run
 from robolearn.types import Observation, PolicyInput, PolicyOutput, SampleBatch
 from sim.worlds import make_world
 from tests.learning_mocks import SPACE
@@ -252,6 +252,15 @@ def test_what_changed_behind_a_practice_is_found_when_it_goes_on(
         with pytest.raises(CheckpointError, match=r"was edited after|is not what was written"):
             finetune(longer, parent, WORLD, store, out, resume=True)
         file.write_bytes(sound)
+    # Left while it was being written it has no digests, and what lies inside has its own.
+    sealed, file = (out / DIGESTS).read_text(), out / "parent" / WEIGHTS
+    (out / DIGESTS).unlink()
+    sound = file.read_bytes()
+    flipped(file)
+    with pytest.raises(CheckpointError, match="parent' was edited after"):
+        finetune(longer, parent, WORLD, store, out, resume=True)
+    file.write_bytes(sound)
+    (out / DIGESTS).write_text(sealed)
     # Its lines are no more than the store knows.
     sound = (out / LINES).read_text()
     first, *others = sound.splitlines(keepends=True)
