@@ -48,6 +48,14 @@ def imported_by(*arguments):
     return result.stderr.strip().splitlines()[-1].split()
 
 
+def test_the_package_is_the_command_too(tmp_path):
+    """From any folder, with the exit code of the command."""
+    called = [sys.executable, "-m", "robolearn", "colect"]
+    result = subprocess.run(called, capture_output=True, text=True, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "no command 'colect'. Did you mean 'collect'?" in result.stderr
+
+
 def test_help_imports_nothing_heavy():
     assert imported_by("--help") == ["0"]
 

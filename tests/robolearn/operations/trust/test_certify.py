@@ -34,6 +34,7 @@ from robolearn.operations.builders import WorldInfo
 from robolearn.operations.trust import permission
 from robolearn.operations.trust.certify import certify
 from robolearn.operations.trust.permission import permit
+from robolearn.training.run_directory import CONFIG_FILE, FRAME, WEIGHTS, deciding_digests
 from robolearn.types import Condition
 from sim.scene.drift_record import DriftPart, write_drift
 from sim.scene.load import content_hash
@@ -105,6 +106,35 @@ def test_every_edited_value_of_a_run_is_refused(made, tmp_path, run: str) -> Non
         # The policy's own hash is not what gives it away: the files are compared.
         refused(made, rf"here differs {run}config\.yaml", run=folder)
     file.write_text(text)
+    assert allowed(made, run=folder).status == "certified"
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("run", RUNS)
+def test_what_else_decides_is_refused_in_every_value(made, tmp_path, run: str) -> None:
+    """Specification and statistics value by value, and the weights in every byte."""
+    folder = tmp_path / "run"
+    shutil.copytree(made.run, folder)
+    (tmp_path / "table").symlink_to(made.scene)
+    deciding = {n.removeprefix(run) for n in deciding_digests(folder) if n.startswith(run)}
+    own = {name for name in deciding if "/" not in name} - {CONFIG_FILE}
+    assert own == {*FRAME, WEIGHTS} - {CONFIG_FILE}
+    for name in own - {WEIGHTS}:
+        file = folder / run / name
+        text = file.read_text()
+        edited = [*edits(json.loads(text))]
+        assert len(edited) > 20
+        for other in edited:
+            file.write_text(json.dumps(other))
+            refused(made, rf"here differs {run}{name}", run=folder)
+        file.write_text(json.dumps(json.loads(text), indent=3))
+        assert allowed(made, run=folder).status == "certified"
+    file = folder / run / WEIGHTS
+    data = file.read_bytes()
+    for place in range(len(data)):
+        file.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        refused(made, rf"here differs {run}{WEIGHTS}", run=folder)
+    file.write_bytes(data)
     assert allowed(made, run=folder).status == "certified"
 
 
