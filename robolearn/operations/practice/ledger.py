@@ -11,11 +11,11 @@ the store again.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 
@@ -64,12 +64,14 @@ def pairs(flights: Sequence[Flight]) -> list[tuple[bool, bool]]:
     return [(p["parent"], p["explorer"]) for p in found.values() if len(p) == len(BOTH)]
 
 
-@dataclass(slots=True)
 class Ledger:
-    """The lines of ``run_dir``, and those to come."""
+    """The ``lines`` of ``run_dir``, and those to come. Errors: :class:`CheckpointError` for a
+    damaged one.
+    """
 
-    run_dir: Path
-    flights: list[Flight] = field(default_factory=list[Flight])
+    def __init__(self, run_dir: Path, lines: str = "") -> None:
+        self.run_dir, self.flights = run_dir, list(flights_of(lines, run_dir))
+        self._sum = hashlib.sha256(lines.encode())
 
     @staticmethod
     def of(run_dir: Path, known: WrittenLines = WrittenLines()) -> Ledger:  # noqa: B008 (frozen)
@@ -86,18 +88,23 @@ class Ledger:
             )
             write_atomic(run_dir / LINES, "")
             return Ledger(run_dir)
-        flights = flights_of(text, run_dir)
-        whole = whole_lines(text)
-        if whole != text:
-            write_atomic(run_dir / LINES, whole)
-        return Ledger(run_dir, list(flights))
+        ledger = Ledger(run_dir, whole_lines(text))
+        if whole_lines(text) != text:
+            write_atomic(run_dir / LINES, whole_lines(text))
+        return ledger
 
     def add(self, flights: Sequence[Flight]) -> None:
         """Committed episodes."""
+        lines = "".join(json.dumps(dataclasses.asdict(f)) + "\n" for f in flights)
         with (self.run_dir / LINES).open("a", encoding="utf-8") as stream:
-            for flight in flights:
-                stream.write(json.dumps(dataclasses.asdict(flight)) + "\n")
+            stream.write(lines)
+        self._sum.update(lines.encode())
         self.flights.extend(flights)
+
+    @property
+    def written(self) -> WrittenLines:
+        """The lines as they were written, whatever lies there now."""
+        return WrittenLines(len(self.flights), self._sum.hexdigest())
 
     def recover(self, store: EpisodeStore, practice: str, execute: int) -> None:
         """Lines for what ``store`` holds of the practice beyond the last line; a decision was taken

@@ -37,8 +37,6 @@ from robolearn.operations.practice.records import (
     Flight,
     Standing,
     VersionTest,
-    WrittenLines,
-    read_lines,
     write_standing,
 )
 from robolearn.operations.practice.validation import Validation
@@ -255,7 +253,7 @@ class Session:
             stops=self.stops,
             watch=self._watch.sums,
             drift=self._watch.drift,
-            lines=WrittenLines.of(read_lines(self.run_dir)),
+            lines=self.ledger.written,
         )
         write_standing(self.run_dir, self.standing)
 

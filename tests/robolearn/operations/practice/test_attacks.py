@@ -24,7 +24,7 @@ from robolearn.operations.practice import actors, validation
 from robolearn.operations.practice.experiment import PracticeExperiment, practice_experiment
 from robolearn.operations.practice.finetune import finetune
 from robolearn.operations.practice.ledger import Ledger
-from robolearn.operations.practice.records import LINES, read_standing
+from robolearn.operations.practice.records import LINES, WrittenLines, read_standing
 from robolearn.operations.practice.watch import apart
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.training.learner import DRIFT
@@ -33,6 +33,7 @@ from robolearn.training.run_directory import DIGESTS, WEIGHTS, Run, load_run
 from robolearn.types import Observation, PolicyInput, PolicyOutput, SampleBatch
 from sim.worlds import make_world
 from tests.learning_mocks import SPACE
+from tests.robolearn.operations.practice.flights import flight, practised
 from tests.two_runs import two_runs
 
 WORLD = ("pusht_reference",)
@@ -267,6 +268,7 @@ def test_what_changed_behind_a_practice_is_found_when_it_goes_on(
     flights, standing = Ledger.of(out).flights, read_standing(out)
     assert standing is not None
     assert standing.lines.count == len(flights) == 12
+    assert standing.lines == WrittenLines.of(sound)
     edited = first.replace('"start": ', '"start": 1')
     for text in ("".join(others), "".join((edited, *others)), "".join((*others, first)), ""):
         (out / LINES).write_text(text)
@@ -277,6 +279,21 @@ def test_what_changed_behind_a_practice_is_found_when_it_goes_on(
         assert ledger.flights == Ledger.of(out, standing.lines).flights == flights
     assert (out / LINES).read_text() == sound
     assert finetune(longer, parent, WORLD, store, out, resume=True).episodes == 16
+
+
+def test_a_line_that_changed_is_not_sealed_by_the_next_checkpoint(tmp_path: Path) -> None:
+    practised(tmp_path)
+    ledger = Ledger.of(tmp_path)
+    sound = (tmp_path / LINES).read_text()
+    assert ledger.written == WrittenLines.of(sound)
+    flipped(tmp_path / LINES)
+    assert ledger.written == WrittenLines.of(sound)
+    new = flight(12, 9, True)
+    ledger.add([new])
+    assert ledger.flights[-1] == new
+    assert not ledger.written.begin((tmp_path / LINES).read_text())
+    last = (tmp_path / LINES).read_text().splitlines(keepends=True)[-1]
+    assert ledger.written == WrittenLines.of(sound + last)
 
 
 def test_rewards_that_are_none_are_told_and_nothing_is_lost(
