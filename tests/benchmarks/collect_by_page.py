@@ -75,6 +75,7 @@ def lab_with(
     raw["lab"]["devices"]["admin_port"] = door
     for camera in raw["robot"]["cameras"]:
         camera["stream"] |= pictures
+        del camera["lens"]  # of pictures of another size
     path = folder / "cell.yaml"
     path.write_text(yaml.safe_dump(raw), encoding="utf-8")
     return path

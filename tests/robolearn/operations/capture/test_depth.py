@@ -129,7 +129,9 @@ def begun(folder: Path, *, depth: bool = True) -> CaptureWriter:
     cell = load_cell(CELL)
     cameras = tuple(
         dataclasses.replace(
-            c, stream=dataclasses.replace(c.stream, width=SIZE[0], height=SIZE[1], depth=depth)
+            c,
+            stream=dataclasses.replace(c.stream, width=SIZE[0], height=SIZE[1], depth=depth),
+            lens=None,
         )
         for c in cell.cameras
     )

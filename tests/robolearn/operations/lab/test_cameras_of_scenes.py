@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hardware.cell.load import load_cell
 from hardware.emulators.sensor import CameraEmulatorConfig
 from robolearn.arms.models import UR5E
 from robolearn.calibration.boards import Board, BoardFinder
@@ -69,6 +70,22 @@ def test_several_cameras_draw_the_cube_and_the_mounted_one_moves(workcell):
     assert shift["top"] < 1.0 < 5.0 < shift["wrist"]
     moved = np.subtract(seen["top"][2][1], seen["top"][0][1])
     assert np.linalg.norm(moved) > 5.0
+
+
+def test_what_the_cell_says_of_its_lenses_is_what_the_lab_draws():
+    file = GRIPPER_LAB.with_name("lab_ur5e_pick_place_camera.yaml")
+    lab = load_lab(file)
+    plant, made = build_plant(lab, 0)
+    plant.close()
+    told = {c.stream.name: c.lens for c in load_cell(file).cameras}
+    assert set(told) == {"top", "wrist"}
+    for config in lab.cameras:
+        lens, device = told[config.device.name], config.device
+        with contextlib.closing(drawing(config, made)) as view:
+            truth = view.truth(device.width, device.height)
+        assert truth.where == lens.frame
+        np.testing.assert_allclose(lens.K, truth.K, atol=1e-3)
+        np.testing.assert_allclose(lens.T_frame_camera, truth.T_where_camera, atol=1e-5)
 
 
 def test_a_picture_that_is_drawn_at_half_its_size_shows_the_same_at_the_same_place(workcell):

@@ -168,6 +168,8 @@ def test_a_camera_of_a_cell_that_is_not_there_or_was_not_measured_is_refused(
     config, out = tmp_path / "by_picture.yaml", tmp_path / "store"
     robot = tmp_path / "cell.yaml"
     raw = yaml.safe_load(find_config(LAB).read_text())
+    for camera in raw["robot"]["cameras"]:
+        del camera["lens"]
     robot.write_text(yaml.safe_dump(raw))
     mapping = {"frame": "camera", "camera": "top"}
     config.write_text(yaml.safe_dump({"robot": str(robot), "mapping": mapping}))
