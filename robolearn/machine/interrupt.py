@@ -85,6 +85,8 @@ def held(patience_s: float = 1.0) -> Generator[Callable[[], bool]]:
 
     def wait(number: int, frame: FrameType | None) -> None:
         _leave_forked(number)
+        # Also where the block itself raises, as training does once its checkpoint is written.
+        _ended_by.append(number)
         times.append(time.monotonic())
         numbers.append(number)
         if times[-1] - times[0] > patience_s:

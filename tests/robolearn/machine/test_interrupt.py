@@ -68,17 +68,21 @@ def test_what_ends_programs_from_outside_is_ctrl_c_to_a_command(number: signal.S
 
 
 @pytest.mark.usefixtures("foreground")
-def test_it_waits_for_a_good_end_as_ctrl_c_does():
+@pytest.mark.parametrize("raises", [False, True])
+def test_it_waits_for_a_good_end_as_ctrl_c_does(raises: bool):
     seen = []
 
     def work() -> None:
         with held() as pressed:
             signal.raise_signal(signal.SIGTERM)
             seen.append(pressed())
+            if raises:  # as training does, once its checkpoint is written
+                raise KeyboardInterrupt
 
     with remembered(), pytest.raises(KeyboardInterrupt):
         work()
     assert seen == [True]
+    assert "SIGTERM" in stopped_by()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     with held():
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, "in a program of one's own"
