@@ -7,15 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import torch
-
 from policies.chunks.eyes import Eyes, SeeingPolicy, eyes_of
 from policies.chunks.guidance import GUIDANCE, GuidanceKind, Guided
 from robolearn.config import from_dict
 from robolearn.contracts import Policy
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import CheckpointError, ConfigError
-from robolearn.learning import Algorithm, BatchSpec
+from robolearn.learning import Algorithm, BatchSpec, use_threads
 from robolearn.representation import Representation, RepresentationConfig, RepresentedPolicy
 from robolearn.spec import TaskSpace
 from robolearn.table import CONFIG, Table
@@ -137,7 +135,7 @@ def load_policy(
     :class:`CheckpointError` that names them.
     """
     if threads is not None:
-        torch.set_num_threads(threads)
+        use_threads(threads)
     policy = policy_of(load_run(run_dir, accept_edited=accept_edited))
     if guidance != "auto":
         guide(policy, guidance, str(run_dir))

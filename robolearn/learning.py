@@ -431,6 +431,18 @@ def with_goals(batch: Batch, later: Observed) -> Batch:
     )
 
 
+def use_threads(count: int) -> None:
+    """Let torch compute by so many threads; :class:`ConfigError` for fewer than one."""
+    require_threads(count)
+    torch.set_num_threads(count)
+
+
+def require_threads(count: int) -> None:
+    """:class:`ConfigError` for a number of threads that torch does not know."""
+    if count < 1:
+        raise ConfigError(f"threads must be at least 1, got {count}")
+
+
 def request_noise(seeds: RequestNumbers, shape: tuple[int, ...]) -> NoiseRows:
     """Standard normal noise ``[batch, *shape]`` float32, each row from its own seed alone."""
     rows = [_generator(seed).standard_normal(shape, dtype=np.float32) for seed in seeds.tolist()]

@@ -22,7 +22,7 @@ from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.data.reading.selection import DataConfig
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
-from robolearn.learning import Algorithm, BatchSpec, Proposing
+from robolearn.learning import Algorithm, BatchSpec, Proposing, use_threads
 from robolearn.machine.memory import reuse_memory
 from robolearn.pusht import goal_params
 from robolearn.representation import RepresentationConfig
@@ -166,7 +166,7 @@ def train(
     overwritten; data and configuration errors before anything is written. Ctrl-C leaves a
     checkpoint that ``resume`` goes on from as if nothing had happened.
     """
-    torch.set_num_threads(threads)
+    use_threads(threads)
     reuse_memory()
     configured = at_goal(experiment.algorithm, lambda: source.goals)
     experiment = dataclasses.replace(experiment, algorithm=configured)

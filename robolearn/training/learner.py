@@ -32,11 +32,10 @@ import torch
 
 from robolearn.config import from_dict
 from robolearn.data.decisions import Driven
-from robolearn.data.reading.cache import cached
 from robolearn.data.reading.growing import GrowingEpisodes
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import CheckpointError, ConfigError, DataError, TrainingError
-from robolearn.learning import Algorithm, Batch, Proposing, Weights
+from robolearn.learning import Algorithm, Batch, Proposing, Weights, use_threads
 from robolearn.machine.interrupt import held
 from robolearn.machine.memory import reuse_memory
 from robolearn.seeding import child_seed
@@ -50,6 +49,7 @@ from robolearn.training.collected.corrections import (
     WithCorrections,
 )
 from robolearn.training.collected.growing_data import GrowingData
+from robolearn.training.collected.second import shown_data, shown_of
 from robolearn.training.data import Described, TrainingData, TrainingSource
 from robolearn.training.distributed import Ranks
 from robolearn.training.experiment import (
@@ -138,7 +138,7 @@ class Learner:
     ) -> None:
         if demonstrations is None and share and not corrected:
             raise ConfigError(f"a share of {share:g} of every batch needs demonstrations")
-        torch.set_num_threads(threads)
+        use_threads(threads)
         reuse_memory()
         require_same_representation(experiment, parent)
         self.run_dir, self._parent, self._threads = run_dir, parent, threads
@@ -227,25 +227,14 @@ class Learner:
         """What is collected, and the demonstrations."""
         spec, seed = watched(experiment.algorithm.batches()), experiment.seed
         source = self._demonstrations
-        shown = round(share * spec.batch_size)
-        if not 0 <= shown < spec.batch_size or (source is not None and not shown):
-            raise ConfigError(
-                f"a share of {share:g} of {spec.batch_size} samples leaves nothing of the"
-                " demonstrations, or of what is collected; choose one in between"
-            )
-        if spec.decisions is not None and shown:
-            raise ConfigError(
-                "what learns from decisions of its own has no use for demonstrations: leave"
-                " practice.demonstrations at 0"
-            )
+        shown = shown_of(spec, share, source)
         own = dataclasses.replace(spec, batch_size=spec.batch_size - shown)
         device = experiment.fit.device
         data = GrowingData(experiment.data, own, seed, self._source, device)
         if source is None:
             return data, None
-        theirs = dataclasses.replace(spec, batch_size=shown)
-        flat = cached(source)
-        return data, TrainingData(experiment.data, theirs, seed, source, flat, beside=True)
+        space = self._parent.spec.task_space
+        return data, shown_data(experiment, spec, space, source, shown)
 
     def _fed(self, demonstrated: TrainingData | None) -> Batches:
         own, shown = self._data.batches(), None

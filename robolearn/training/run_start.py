@@ -40,16 +40,23 @@ def written(run_dir: Path, ranks: Ranks) -> Generator[None]:
         return
     run_dir.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        try:
-            stack.callback(StoreLock(run_dir).release)
-        except StoreLockedError:
-            raise
-        except StoreError as error:
-            # Some network file systems; without a lock there is only the operator's care.
-            log.warning("%s is not protected against a second training: %s", run_dir, error)
+        let_in(stack, run_dir, run_dir)
         # While the lock is held: the folder of another training is not empty for long.
         stack.callback(_drop_if_empty, run_dir)
         yield
+
+
+def let_in(stack: contextlib.ExitStack, folder: Path, run_dir: Path) -> None:
+    """Hold the lock of ``folder``, which is or lies in ``run_dir``, until ``stack`` ends;
+    :class:`StoreLockedError` where somebody else does.
+    """
+    try:
+        stack.callback(StoreLock(folder, str(run_dir)).release)
+    except StoreLockedError:
+        raise
+    except StoreError as error:
+        # Some network file systems; without a lock there is only the operator's care.
+        log.warning("%s is not protected against a second training: %s", run_dir, error)
 
 
 def _drop_if_empty(run_dir: Path) -> None:

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from eval.trials.executors import Done, run_in_process, run_in_workers
 from eval.trials.ray_executor import run_on_ray
 from eval.trials.rollouts import ExecutorName
 from robolearn.errors import ConfigError, InferenceError, RobolearnError
+from robolearn.learning import use_threads
 from robolearn.operations.builders import EnvBuilder, WorldInfo, env_builder
 from robolearn.operations.goals import world_for
 from robolearn.operations.practice.actors import ActorPlan, Flown, RoundTask
@@ -44,6 +44,7 @@ from robolearn.operations.practice.frame import (
     identity_of,
     is_over,
     limits_of,
+    require_apart,
     require_correctable,
     require_share,
     standing_of,
@@ -106,12 +107,13 @@ def finetune(
     Errors: :class:`ConfigError`, :class:`SpecMismatchError` and :class:`CheckpointError` before
     anything is written; :class:`PracticeError` when there is nothing to learn from.
     """
-    torch.set_num_threads(threads)
+    use_threads(threads)
     parent = load_run(run)
     judging = EpisodeJudge.of(judge, store)
     builders = tuple(_checked(world, parent, judging) for world in worlds)
     infos = tuple(b.info() for b in builders)
     second = second_of(elsewhere, parent, second)
+    require_apart(run, store, out)
     _require_possible(experiment, parent, infos, second, takeover)
     hashes = [info.hash for info in infos]
     away = elsewhere is not None
@@ -121,10 +123,12 @@ def finetune(
     if standing.result is not None and is_over(standing, limits):
         return found_result(standing.result, out)
     standing = dataclasses.replace(standing, limits=limits, result=None)
+    corrected = bool(takeover)
+    here = LearnerBuilder(experiment, run, store, out, second, threads, corrected)
+    if not away:
+        here.require_second()
     with contextlib.ExitStack() as stack:
         books = Books.opened(stack, store, out, standing, parent.spec.execute)
-        corrected = bool(takeover)
-        here = LearnerBuilder(experiment, run, store, out, second, threads, corrected)
         build, computed = learner_of(elsewhere, here, parent, standing.id)
         session = books.session(
             experiment,

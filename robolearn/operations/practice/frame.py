@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.config import differences
+from robolearn.data.episode import EpisodeKind
 from robolearn.data.reading.selection import DataConfig, StoreSource
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.store.writer import StoreWriter
 from robolearn.errors import CheckpointError, ConfigError
+from robolearn.learning import require_threads
 from robolearn.operations.practice.beside import Learning
 from robolearn.operations.practice.experiment import (
     SECTION,
@@ -28,9 +30,13 @@ from robolearn.operations.practice.records import Standing, read_standing, write
 from robolearn.operations.practice.session import Session, never, nothing
 from robolearn.operations.practice.validation import Validation
 from robolearn.operations.practice.watch import Drift
+from robolearn.training.collected.second import shown_data, shown_of
 from robolearn.training.learner import Learner
 from robolearn.training.log import Journal
 from robolearn.training.run_directory import Run, load_run
+from robolearn.training.run_start import let_in
+from robolearn.training.versions import VERSIONS
+from robolearn.training.watching.probe import watched
 from robolearn.types import Condition
 
 LIMITS = (
@@ -54,10 +60,14 @@ class SecondStore:
     path: Path
     practised: bool = False
 
+    def kinds(self, parent: Run) -> tuple[EpisodeKind, ...]:
+        """Which of its episodes are meant."""
+        return ("online",) if self.practised else recorded_kinds(parent)
+
     def source(self, data: DataConfig, parent: Run) -> StoreSource:
         """Its episodes as ``data`` says, of the kind that is meant."""
-        kinds = ("online",) if self.practised else recorded_kinds(parent)
-        return StoreSource(EpisodeStore.open(self.path), dataclasses.replace(data, kinds=kinds))
+        chosen = dataclasses.replace(data, kinds=self.kinds(parent))
+        return StoreSource(EpisodeStore.open(self.path), chosen)
 
 
 def require_share(
@@ -78,6 +88,23 @@ def require_share(
         )
 
 
+def require_apart(run: Path, store: Path, out: Path) -> None:
+    """:class:`ConfigError` where a practice would write into ``run``, which stays as it is, or its
+    run into its store.
+    """
+    places = (
+        ("out", out, "the run that practises", run),
+        ("store", store, "the run that practises", run),
+        ("out", out, "the store of its episodes", store),
+    )
+    for name, inner, what, outer in places:
+        if inner.resolve().is_relative_to(outer.resolve()):
+            raise ConfigError(
+                f"{name} '{inner}' is {what} '{outer}', or lies inside it; choose a folder beside"
+                " it"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class LearnerBuilder:
     """Builds the learner, once there is something to learn from; picklable."""
@@ -90,6 +117,27 @@ class LearnerBuilder:
     threads: int
     # Somebody takes over, whose steps count as demonstrations, too.
     corrected: bool = False
+
+    def __post_init__(self) -> None:
+        require_threads(self.threads)
+
+    def require_second(self) -> None:
+        """Errors of the second store that would be raised after the warm-up; :class:`ConfigError`
+        where it would hold what this practice records.
+        """
+        inner, parent, second = self.experiment.experiment, load_run(self.parent), self.second
+        own = second is not None and second.path.resolve() == self.store.resolve()
+        if second is not None and own and "online" in second.kinds(parent):
+            raise ConfigError(
+                f"'{second.path}' is the store of this practice, all of which is learned from"
+                " anyway; name that of an earlier one, or leave practised (demonstrations) and"
+                " practice.demonstrations out"
+            )
+        source = None if second is None else second.source(inner.data, parent)
+        spec = watched(inner.algorithm.batches())
+        shown = shown_of(spec, self.experiment.practice.demonstrations, source)
+        if source is not None:
+            shown_data(inner, spec, parent.spec.task_space, source, shown)
 
     def __call__(self) -> Learner:
         """Errors of data and configuration are raised here."""
@@ -187,6 +235,23 @@ def standing_of(out: Path, identity: dict[str, Any], *, resume: bool) -> Standin
     return found
 
 
+def _store_of(path: Path, standing: Standing, out: Path) -> EpisodeStore:
+    """The store of a practice, made where it begins.
+
+    Errors: :class:`CheckpointError` where it has its episodes in another one.
+    """
+    if not standing.store:
+        return EpisodeStore.open_or_create(path)
+    if path.exists():
+        found = EpisodeStore.open(path)
+        if found.uuid == standing.store:
+            return found
+    raise CheckpointError(
+        f"the episodes of the practice in '{out}' are in the store {standing.store}, which was"
+        f" '{standing.store_path}', not in '{path}'; name that one, or choose another out"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Books:
     """What a practice writes into: the store of its episodes, and the ledger in its run."""
@@ -205,9 +270,15 @@ class Books:
         """Made where they are not there; what was committed without a line gets one; ``execute``:
         steps of a decision. ``stack`` closes the writer.
         """
-        episodes = EpisodeStore.open_or_create(store)
-        out.mkdir(parents=True, exist_ok=True)
+        episodes = _store_of(store, standing, out)
         writer = stack.enter_context(episodes.writer())
+        # From its first episode on, whatever the store of a second one; a learner comes later.
+        (out / VERSIONS).mkdir(parents=True, exist_ok=True)
+        let_in(stack, out / VERSIONS, out)
+        found = read_standing(out)
+        if found is not None and found.id != standing.id:
+            raise CheckpointError(f"another practice began in '{out}'; choose another out")
+        standing = dataclasses.replace(standing, store=episodes.uuid, store_path=str(store))
         ledger = Ledger.of(out, standing.lines)
         ledger.recover(episodes, standing.id, execute)
         write_standing(out, standing)

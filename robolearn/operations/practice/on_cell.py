@@ -62,6 +62,7 @@ from robolearn.operations.practice.frame import (
     identity_of,
     is_over,
     limits_of,
+    require_apart,
     require_correctable,
     require_share,
     standing_of,
@@ -149,6 +150,7 @@ def finetune_on_cell(
         )
     chosen.cell.require_possible(operator)
     second = second_of(elsewhere, parent, second)
+    require_apart(run, store, out)
     require_share(experiment, second, where.takeover.by)
     require_correctable(experiment, where.takeover.by)
     require_buildable(experiment.experiment, parent)
@@ -172,6 +174,8 @@ def finetune_on_cell(
     build = LearnerBuilder(
         experiment, run, store, out, second, threads, corrected=bool(where.takeover.by)
     )
+    if elsewhere is None:
+        build.require_second()
     learner = (
         _Beside(build)
         if elsewhere is None

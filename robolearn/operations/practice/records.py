@@ -154,6 +154,9 @@ class Standing:
     rounds: int = 0
     # Stops of the supervisor; of a cell.
     stops: int = 0
+    # Id of the store that has its episodes, and where that was.
+    store: str = ""
+    store_path: str = ""
     # What the lines of its episodes were by then.
     lines: WrittenLines = WrittenLines()
 

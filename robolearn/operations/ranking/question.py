@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-import torch
-
 from eval.statistics.intervals import Estimate
 from policies.registry import load_policy
 from robolearn.contracts import Policy
 from robolearn.data.reading.selection import DataConfig, StoreSource
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.learning import use_threads
 from robolearn.spec import TaskSpace, require_compatible
 from robolearn.training.loop import Hooks
 
@@ -69,7 +68,7 @@ def opened(
     Errors: :class:`SpecMismatchError` for policies of different task spaces, or that the store does
     not fit; :class:`ConfigError` for fewer than two, or for ones that read instructions.
     """
-    torch.set_num_threads(question.threads)
+    use_threads(question.threads)
     policies = {name: load_policy(run, threads=None) for name, run in question.runs.items()}
     space = _one_space(policies)
     store = EpisodeStore.open(question.store)

@@ -218,6 +218,22 @@ def test_demonstrations_have_their_share(parent: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "no").exists()
 
 
+def test_demonstrations_mean_the_same_by_a_signal(parent: Run, tmp_path: Path) -> None:
+    """A batch that joins both would have taken metres beside millimetres, and steps of another
+    length.
+    """
+    add_episodes(tmp_path / "store", range(3))
+    table = dataclasses.replace(SPACE.observations[0], frame="flange")
+    for space, said in (
+        (dataclasses.replace(SPACE, rate_hz=20.0), r"control rate \[Hz\]: wanted 10, got 20"),
+        (dataclasses.replace(SPACE, observations=(table, SPACE.observations[1])), "flange"),
+    ):
+        shown = dataclasses.replace(random_source(seed=50), content_hash=said, task_space=space)
+        with pytest.raises(SpecMismatchError, match=said):
+            practice(parent, tmp_path, demonstrations=shown, share=0.25)
+    assert not (tmp_path / "run").exists()
+
+
 def test_demonstrations_need_not_succeed(parent: Run, tmp_path: Path) -> None:
     """People may fall short of what counts as solved; own successes say what is worth something."""
     add_episodes(tmp_path / "store", range(3))

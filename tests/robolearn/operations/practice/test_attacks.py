@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,20 +20,30 @@ from robolearn.contracts import Policy, PolicySpec
 from robolearn.data.reading.selection import DataConfig
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.check import check_store
-from robolearn.errors import CheckpointError, ConfigError, InferenceError, PracticeError
+from robolearn.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    InferenceError,
+    PracticeError,
+    StoreError,
+    StoreLockedError,
+)
 from robolearn.learning import request_noise
-from robolearn.operations.practice import actors, validation
+from robolearn.operations.practice import actors, frame, validation
 from robolearn.operations.practice.experiment import PracticeExperiment, practice_experiment
 from robolearn.operations.practice.finetune import finetune
+from robolearn.operations.practice.frame import Books, SecondStore
 from robolearn.operations.practice.ledger import Ledger
-from robolearn.operations.practice.records import LINES, WrittenLines, read_standing
+from robolearn.operations.practice.records import LINES, Standing, WrittenLines, read_standing
 from robolearn.operations.practice.watch import apart
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.training.learner import DRIFT
 from robolearn.training.log import logged
-from robolearn.training.run_directory import DIGESTS, WEIGHTS, Run, load_run
+from robolearn.training.run_directory import DIGESTS, WEIGHTS, Run, copy_run, load_run, policy_hash
 from robolearn.types import Observation, PolicyInput, PolicyOutput, SampleBatch
 from sim.worlds import make_world
+from tests.growing_store import add_episodes
 from tests.learning_mocks import SPACE
 from tests.robolearn.operations.practice.flights import flight, practised
 from tests.two_runs import two_runs
@@ -417,3 +429,99 @@ def test_drift_by_hand() -> None:
     assert drift(wide, Answering(1.0, 3.0)) == pytest.approx(3.0 / 0.2, rel=0.9)
     # Who always answers alike has no answers to unrelated observations.
     assert drift(Answering(0.0), parent) is None
+
+
+def test_what_practice_writes_lies_beside_its_parent_and_its_store(
+    parent: Path, tmp_path: Path
+) -> None:
+    """In a run it would change what that is; a store that is a run is neither."""
+    own = copied(parent, tmp_path / "own")
+    store, out = tmp_path / "store", tmp_path / "out"
+    before = policy_hash(own)
+    for where, run, said in (
+        (store, own / "parent", "out .* is the run that practises"),
+        (store, own, "out .* is the run that practises"),
+        (own / "store", out, "store .* is the run that practises"),
+        (store, store, "out .* is the store of its episodes"),
+        (store, tmp_path / "out" / ".." / "store" / "out", "out .* is the store of its episodes"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            finetune(small(own), own, WORLD, where, run)
+    assert [p.name for p in tmp_path.iterdir()] == ["own"]
+    assert policy_hash(own) == before
+
+
+def copied(run: Path, target: Path) -> Path:
+    copy_run(run, target)
+    return target
+
+
+def test_the_other_store_is_looked_at_before_anything_flies(parent: Path, tmp_path: Path) -> None:
+    """What is wrong with it showed after the warm-up: on an arm, minutes of driving."""
+    store, out, other = tmp_path / "store", tmp_path / "out", tmp_path / "other"
+    half = small(parent, practice__demonstrations=0.5)
+    with pytest.raises(StoreError, match="no episode store"):
+        finetune(half, parent, WORLD, store, out, second=SecondStore(other))
+    add_episodes(other, range(2))
+    with pytest.raises(DataError, match="no episodes of kinds"):
+        finetune(half, parent, WORLD, store, out, second=SecondStore(other))
+    practised, little = (
+        SecondStore(other, practised=True),
+        small(parent, practice__demonstrations=0.01),
+    )
+    with pytest.raises(ConfigError, match="leaves nothing of the demonstrations"):
+        finetune(little, parent, WORLD, store, out, second=practised)
+    with pytest.raises(ConfigError, match="the store of this practice"):
+        finetune(half, parent, WORLD, other, out, second=practised)
+    assert [p.name for p in tmp_path.iterdir()] == ["other"]
+
+
+def test_threads_that_torch_does_not_know_are_refused(parent: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="threads must be at least 1, got 0"):
+        finetune(small(parent), parent, WORLD, tmp_path / "store", tmp_path / "out", threads=0)
+
+
+def test_a_practice_goes_on_with_its_own_store_alone(parent: Path, tmp_path: Path) -> None:
+    """Also before its learner knows which one that is."""
+    out = tmp_path / "out"
+    begun = small(parent, practice__warmup_episodes=8, practice__max_episodes=4)
+    with pytest.raises(PracticeError, match="before anything was learned"):
+        finetune(begun, parent, WORLD, tmp_path / "store", out)
+    longer = small(parent, practice__warmup_episodes=8)
+    lines = (out / LINES).read_text()
+    (tmp_path / "store").rename(tmp_path / "renamed")
+    EpisodeStore.create(tmp_path / "another")
+    for name in ("another", "absent"):
+        with pytest.raises(CheckpointError, match=rf"'{tmp_path}/store', not in .*{name}'"):
+            finetune(longer, parent, WORLD, tmp_path / name, out, resume=True)
+    assert not (tmp_path / "absent").exists()
+    assert (out / LINES).read_text() == lines
+    found = finetune(longer, parent, WORLD, tmp_path / "renamed", out, resume=True)
+    assert found.episodes == len(EpisodeStore.open(tmp_path / "renamed").ids()) == 12
+
+
+def test_one_practice_at_a_time_writes_a_run(
+    parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second has a store of its own; whoever wins, no line of its episodes is in the run."""
+    out, refused = tmp_path / "out", list[str]()
+    real = Ledger.of
+
+    def meanwhile(run_dir: Path, *known: Any) -> Ledger:
+        # The first one holds the run by now; what it stands at is not yet written.
+        if run_dir == out and not refused:
+            refused.append("")
+            with pytest.raises(StoreLockedError) as caught:
+                finetune(small(parent), parent, WORLD, tmp_path / "second", out)
+            refused.append(str(caught.value))
+        return real(run_dir, *known)
+
+    monkeypatch.setattr(frame.Ledger, "of", meanwhile)
+    standing = Standing({}, "1", {})
+    with contextlib.ExitStack() as stack:
+        Books.opened(stack, tmp_path / "store", out, standing, 4)
+    assert refused[1].startswith(f"{out} is being written by process {os.getpid()}")
+    assert EpisodeStore.open(tmp_path / "second").ids() == ()
+    # Whoever looked before the first one wrote anything does not take its place afterwards.
+    with contextlib.ExitStack() as stack, pytest.raises(CheckpointError, match="another practice"):
+        Books.opened(stack, tmp_path / "third", out, Standing({}, "2", {}), 4)
