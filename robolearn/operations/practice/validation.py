@@ -11,13 +11,14 @@ from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
 from eval.trials.table import TrialStore
 from policies.registry import policy_of
 from robolearn.contracts import Policy
+from robolearn.errors import CheckpointError
 from robolearn.operations.builders import EnvBuilder, PolicyBuilder
 from robolearn.operations.code_hash import code_hash, deciding_libraries
 from robolearn.operations.practice.experiment import PracticeExperiment
 from robolearn.operations.practice.records import VersionTest
 from robolearn.operations.reality.worlds import make_world
 from robolearn.seeding import child_seed
-from robolearn.training.run_directory import policy_hash
+from robolearn.training.run_directory import PARENT, policy_hash
 from robolearn.training.versions import load_version
 from robolearn.types import Condition
 from sim.tasks.starts import draw_start
@@ -51,6 +52,8 @@ class Validation:
     batch: int
     # Time limit [control steps]; 0: that of the task.
     max_steps: int = 0
+    # Of the parent when practice began.
+    parent_hash: str = ""
 
     @classmethod
     def of(
@@ -66,13 +69,23 @@ class Validation:
             practice.test_starts,
             practice.lanes,
             practice.max_steps,
+            policy_hash(parent),
         )
 
     def test(self, version: int, *, updates: int, episodes: int, cpu_minutes: float) -> VersionTest:
-        """Roll out ``version`` and, the first time, the parent."""
+        """Roll out ``version`` and, the first time, the parent. Errors: :class:`CheckpointError`
+        where another policy lies in its place.
+        """
         info = self.world.info()
         world = WorldEntry(info.name, info.hash, info.engine, self.world)
         own = policy_hash(self.parent)
+        if self.parent_hash and own != self.parent_hash:
+            raise CheckpointError(
+                f"'{self.parent}' holds another policy ({own}) than when practice began"
+                f" ({self.parent_hash}): nothing can be compared with it. What was practised is"
+                f" kept; bring it back and go on with resume, or resume with its copy"
+                f" '{self.run_dir / PARENT}'"
+            )
         # Weights of a version do not change: its trials are found again by its number.
         tried = f"{own}-practice-{self.seed}-{version}-{updates}"
         entries = (

@@ -35,6 +35,7 @@ from robolearn.operations.practice.experiment import PracticeExperiment, practic
 from robolearn.operations.practice.finetune import finetune
 from robolearn.operations.practice.frame import Books, SecondStore
 from robolearn.operations.practice.ledger import Ledger
+from robolearn.operations.practice.listener import PracticeListener, RoundReport
 from robolearn.operations.practice.records import LINES, Standing, WrittenLines, read_standing
 from robolearn.operations.practice.watch import apart
 from robolearn.pusht import BLOCK, TOOL
@@ -525,3 +526,21 @@ def test_one_practice_at_a_time_writes_a_run(
     # Whoever looked before the first one wrote anything does not take its place afterwards.
     with contextlib.ExitStack() as stack, pytest.raises(CheckpointError, match="another practice"):
         Books.opened(stack, tmp_path / "third", out, Standing({}, "2", {}), 4)
+
+
+def test_a_parent_that_was_exchanged_meanwhile_is_not_what_it_is_compared_with(
+    parent: Path, tmp_path: Path
+) -> None:
+    run, store, out = copied(parent, tmp_path / "run"), tmp_path / "store", tmp_path / "out"
+
+    def exchange(report: RoundReport) -> None:
+        if report.episodes == 12:
+            copy_run(parent.with_name("two"), run)
+
+    heard = PracticeListener(on_round=exchange)
+    with pytest.raises(CheckpointError, match="holds another policy"):
+        finetune(small(run), run, WORLD, store, out, listener=heard)
+    # Its copy is the same policy.
+    inside = out / "parent"
+    found = finetune(small(inside), inside, WORLD, store, out, resume=True)
+    assert (found.kept, found.episodes) == ("last", 12)
