@@ -49,15 +49,20 @@ class Excited:
     measured: MeasuredRows
 
 
-def excitation_cell(cell: CellConfig) -> CellConfig:
+def excitation_cell(
+    cell: CellConfig, room_rad: float = _ROOM_RAD, last_rad: float = _ROOM_RAD
+) -> CellConfig:
     """The cell commanded in joint space, high over its table, within its own limits; without
     cameras, trackers and gripper. :class:`ConfigError` for an arm whose kinematics are not known.
+
+    A cell that is not commanded in joint space may go ``room_rad`` to both sides of home with every
+    joint [rad], ``last_rad`` with the last one.
     """
     if not cell.arm:
         raise ConfigError(f"cell '{cell.name}': an arm whose kinematics are not known (arm: '')")
     space = cell.joints
     if space is None:
-        space = _over_table(cell, named_arm(cell.arm))
+        space = _over_table(cell, named_arm(cell.arm), room_rad, last_rad)
     return dataclasses.replace(
         cell,
         table=None,
@@ -74,7 +79,7 @@ def excitation_cell(cell: CellConfig) -> CellConfig:
     )
 
 
-def _over_table(cell: CellConfig, arm: SerialArm) -> JointSpace:
+def _over_table(cell: CellConfig, arm: SerialArm, room_rad: float, last_rad: float) -> JointSpace:
     if cell.table is not None:
         mapping, limits = cell.table.mapping(), cell.limits
         low, high = limits.workspace_low, limits.workspace_high
@@ -92,9 +97,10 @@ def _over_table(cell: CellConfig, arm: SerialArm) -> JointSpace:
         length_m, height_m = cell.tool.tool_offset_m[2], cell.tool.frame.origin_m[2]
     else:
         raise ConfigError(f"cell '{cell.name}' has neither 'table', 'joints' nor 'tool'")
+    room = np.array([*[room_rad] * (arm.dof - 1), last_rad])
     around = JointLimits(
-        low=tuple(np.maximum(home - _ROOM_RAD, np.array(arm.low) + 0.05).tolist()),
-        high=tuple(np.minimum(home + _ROOM_RAD, np.array(arm.high) - 0.05).tolist()),
+        low=tuple(np.maximum(home - room, np.array(arm.low) + 0.05).tolist()),
+        high=tuple(np.minimum(home + room, np.array(arm.high) - 0.05).tolist()),
         speed=tuple(min(v, speed) for v in arm.max_speed),
         acceleration=(min(acceleration, _GENTLE_RAD_S2),) * arm.dof,
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hardware.cell.config import CellConfig
-from robolearn.arms.collision import CollisionModel
+from robolearn.arms.collision import Capsule, CollisionModel
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.models import named_arm
 from robolearn.arms.shapes import Joints
@@ -24,13 +24,15 @@ _INSIDE_RAD = 0.02
 @dataclass(frozen=True, slots=True)
 class Reach:
     """Where an arm that is commanded in joint space may go: joints ``low .. high [j]`` [rad], by
-    straight lines between joint positions that keep 4 cm from everything in ``model``.
+    straight lines between joint positions that keep 4 cm from everything in ``model``. ``tool_m``:
+    from the flange to the tool's tip [m].
     """
 
     arm: SerialArm
     low: Joints
     high: Joints
     model: CollisionModel | None
+    tool_m: float = 0.0
 
     @classmethod
     def of(cls, cell: CellConfig) -> Reach:
@@ -44,7 +46,14 @@ class Reach:
             np.array(space.limits.low) + _INSIDE_RAD,
             np.array(space.limits.high) - _INSIDE_RAD,
             None if guard is None else guard.model,
+            space.tool_length_m,
         )
+
+    def beside(self, things: Sequence[Capsule]) -> Reach:
+        """The same, clear of ``things`` in the base's frame, too; of an arm whose shape is not
+        known nothing is kept clear.
+        """
+        return self if self.model is None else replace(self, model=self.model.beside(things))
 
     def joints(self, T_base_flange: Pose, start: Joints) -> Joints | None:
         """Joints near ``start`` that bring the flange there, and to which the way from ``start`` is
@@ -96,9 +105,16 @@ def looking_at(target: Vector, rng: np.random.Generator) -> Iterator[Pose]:
         away = np.array(
             [np.cos(up) * np.cos(round_rad), np.cos(up) * np.sin(round_rad), np.sin(up)]
         )
-        z = -away
-        x = np.cross(z, [0.0, 0.0, 1.0])
-        x /= np.linalg.norm(x)
-        R = np.column_stack([x, np.cross(z, x), z])
-        roll = rotation_from_rotvec(np.array([0.0, 0.0, rng.uniform(-np.pi, np.pi)]))
-        yield pose(R @ roll, target + rng.uniform(0.3, 0.5) * away)
+        roll = rng.uniform(-np.pi, np.pi)
+        yield looking_from(target + rng.uniform(0.3, 0.5) * away, target, roll)
+
+
+def looking_from(eye: Vector, target: Vector, roll_rad: float) -> Pose:
+    """The pose of a camera (+z ahead) at ``eye`` that looks at ``target``, not straight down; it is
+    turned about its axis from where its x is level.
+    """
+    z = (target - eye) / np.linalg.norm(target - eye)
+    x = np.cross(z, [0.0, 0.0, 1.0])
+    x /= np.linalg.norm(x)
+    R = np.column_stack([x, np.cross(z, x), z])
+    return pose(R @ rotation_from_rotvec(np.array([0.0, 0.0, roll_rad])), eye)

@@ -84,6 +84,7 @@ class CollisionModel:
         if outside:
             raise ConfigError(f"capsules {outside} belong to links that {arm.name} does not have")
         self.arm, self._table = arm, table
+        self._touching, self._apart = tuple(touching), tuple(apart)
         self.capsules: tuple[Capsule, ...] = tuple(capsules)
         self._rows = dh_rows(arm)
         self._places = self._weights()
@@ -103,6 +104,16 @@ class CollisionModel:
         height = 0.0 if table is None else table.offset
         self._over = height + self._radius[self._above]
         self._normal = np.array((0.0, 0.0, 1.0) if table is None else table.normal)
+
+    def beside(self, things: Sequence[Capsule]) -> CollisionModel:
+        """The same, with more that stands in the way."""
+        return CollisionModel(
+            self.arm,
+            (*self.capsules, *things),
+            table=self._table,
+            touching=self._touching,
+            apart=self._apart,
+        )
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:

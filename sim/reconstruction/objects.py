@@ -18,7 +18,16 @@ from robolearn.capture.config import CaptureObject
 from robolearn.geometry import XY, Vector
 from robolearn.shapes import Floats, OwnIndex
 from sim.reconstruction.frames import Assumed, PosedFrame, points_of
-from sim.reconstruction.shapes import Faces, Field, Labels, OwnPoints, Points, Vertices, Voxels
+from sim.reconstruction.shapes import (
+    Faces,
+    Field,
+    Labels,
+    OwnPoints,
+    Points,
+    VertexFlags,
+    Vertices,
+    Voxels,
+)
 from sim.reconstruction.volume import Volume, surface
 
 _ndimage: Any = ndimage
@@ -61,13 +70,14 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """An object's closed surface in the table's frame [m], how much of it no camera saw, and the
-    voxels it was found with [m].
+    """An object's closed surface in the table's frame [m], which of its corners no camera saw (they
+    are a guess), their share above what it stands on, and the voxels it was found with [m].
     """
 
     name: str
     vertices: Vertices
     faces: Faces
+    guessed: VertexFlags
     unseen_share: float
     voxel_m: float
 
@@ -299,18 +309,17 @@ def scan_object(
     field = np.where(kept, field, np.maximum(field, 0.5))
     field = np.maximum(field, (-heights / volume.truncation_m)[None, None].astype(np.float32))
     vertices, faces = surface(field, low, voxel)
-    return Scanned(name, vertices, faces, unseen_share(volume, vertices, low, voxel, voxel), voxel)
+    guessed = unseen(volume, vertices, low, voxel)
+    above = vertices[:, 2] > voxel
+    share = float((guessed & above).sum() / max(1, above.sum()))
+    return Scanned(name, vertices, faces, guessed, share, voxel)
 
 
-def unseen_share(
-    volume: Volume, vertices: Vertices, low: Vector, voxel: float, above_m: float
-) -> float:
-    """Share of a surface's corners ``[v, 3]`` above a height near which no camera saw anything."""
+def unseen(volume: Volume, vertices: Vertices, low: Vector, voxel: float) -> VertexFlags:
+    """Which of a surface's corners ``[v, 3]`` no camera saw anything near."""
     at = np.clip(np.rint((vertices - low) / voxel).astype(int), 0, np.array(volume.shape) - 1)
     near = _ndimage.binary_dilation(volume.seen & (np.abs(volume.field()) < 0.99), iterations=1)
-    above = vertices[:, 2] > above_m
-    unseen = ~near[at[:, 0], at[:, 1], at[:, 2]] & above
-    return float(unseen.sum() / max(1, above.sum()))
+    return ~near[at[:, 0], at[:, 1], at[:, 2]]
 
 
 def _own(

@@ -26,7 +26,6 @@ from sim.reconstruction.bodies import Body, make_body
 from sim.reconstruction.frames import Assumed, Posed, PosedFrame, WorldFrame, posed_frames
 from sim.reconstruction.objects import find_clusters, name_clusters, scan_object
 from sim.reconstruction.refine import register
-from sim.reconstruction.shapes import OwnPoints
 from sim.reconstruction.table.contradictions import contradiction, mirrored
 from sim.reconstruction.table.plane import Table, find_table, misplaced
 from sim.reconstruction.texture import Atlas, Texture, flat_spots, lay_out, textured
@@ -304,18 +303,23 @@ def _workspace(
 def _looks(
     bodies: Sequence[Body], frames: Sequence[PosedFrame], joined: Mapping[str, Joined]
 ) -> list[tuple[Body, tuple[Texture, RGB]]]:
-    """Every body's texture and usual colour: of one that was turned, from the pictures of it."""
+    """Every body's texture and usual colour: where it stands in the light of the table; what the
+    scan does not show of it, and one that it does not show at all, from the pictures of it alone.
+    """
     atlases: dict[str, Atlas] = {}
-    colours: dict[str, OwnPoints] = {}
     for b in bodies:
         own = joined[b.name].frames or frames
         at = b.vertices @ b.T_table_body[:3, :3].T + b.T_table_body[:3, 3]
         texel = float(np.median([_texel(f, b.T_table_body[:3, 3]) for f in own]))
         atlases[b.name] = lay_out(at, b.faces, texel)
-        if joined[b.name].frames:
-            colours |= painted({b.name: atlases[b.name].spots}, own)
-    rest = {name: atlas.spots for name, atlas in atlases.items() if name not in colours}
-    colours |= painted(rest, frames)
+    pictured = {name: a.spots for name, a in atlases.items() if joined[name].pictured}
+    colours = painted(pictured, frames)
+    for name, atlas in atlases.items():
+        if not joined[name].frames:
+            continue
+        apart = painted({name: atlas.spots}, joined[name].frames)[name]
+        table = colours.get(name, np.full_like(apart, np.nan))
+        colours[name] = np.where(np.isfinite(table), table, apart)
     return [(b, (textured(atlases[b.name], c := colours[b.name]), usual(c))) for b in bodies]
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 Points = Float64[NDArray[np.float64], "n 3"]
 Vertices = Float64[NDArray[np.float64], "v 3"]
 Faces = Int64[NDArray[np.int64], "f 3"]
+VertexFlags = Bool[NDArray[np.bool_], "v"]
 # Meshes of which none says the size of another.
 OwnVertices = Float64[NDArray[np.float64], "_ 3"]
 OwnFaces = Int64[NDArray[np.int64], "_ 3"]

@@ -24,6 +24,7 @@ from robolearn.types import Command, Condition
 from sim.env.scene_check import check_scene
 from sim.env.scene_env import SceneEnv
 from sim.reconstruction.frames import PosedFrame, posed_frames
+from sim.reconstruction.hand_opening import hand_opening
 from sim.reconstruction.views import Box, Compared, SceneViewer
 from sim.scene.config import Scene
 from sim.scene.overrides import by_hand_sentences
@@ -192,17 +193,16 @@ def verify(scene: Scene, capture: Capture) -> Verified:
     boxes = found_boxes(details)
     viewer = scene_viewer(scene, boxes)
     try:
-        joints = robot_joints(scene, capture, [*frames, *of_robot])
-        told = joints.by_picture[: len(frames)]
-        views = tuple(viewer.compare(f, q) for f, q in zip(frames, told, strict=True))
-        told = joints.by_picture[len(frames) :]
-        robots = tuple(
-            viewer.robot_alone(f, q) for f, q in zip(of_robot, told, strict=True) if q is not None
-        )
+        every = [*frames, *of_robot]
+        joints = robot_joints(scene, capture, every)
+        told, opened = _with_hands(scene, viewer, every, joints.by_picture)
+        views = tuple(viewer.compare(f, q) for f, q in zip(frames, told, strict=False))
+        rest = zip(of_robot, told[len(frames) :], strict=True)
+        robots = tuple(viewer.robot_alone(f, q) for f, q in rest if q is not None)
     finally:
         viewer.close()
     rested = _rested(scene, tuple(details["objects"]))
-    said = [*(str(s) for s in details["said"]), *by_hand_sentences(details)]
+    said = [*(str(s) for s in details["said"]), *by_hand_sentences(details), *opened]
     if not held_out:
         said.append("the pictures are of another capture, or were used to make the scene")
     if not np.isfinite(_median([v.robot for v in (*views, *robots)])):
@@ -365,6 +365,29 @@ def robot_joints(scene: Scene, capture: Capture, frames: Sequence[PosedFrame]) -
         )
         return RobotJoints(nowhere, why)
     return RobotJoints(tuple(joints))
+
+
+def _with_hands(
+    scene: Scene,
+    viewer: SceneViewer,
+    frames: Sequence[PosedFrame],
+    joints: Sequence[Mapping[str, float] | None],
+) -> tuple[list[Mapping[str, float] | None], list[str]]:
+    """The joints of every picture with those of the hand, as far as the pictures of its set show
+    them, and what was found.
+    """
+    told, said = list(joints), list[str]()
+    for name in dict.fromkeys(f.frame.set.name for f in frames):
+        own = [
+            (k, f, q)
+            for k, (f, q) in enumerate(zip(frames, joints, strict=True))
+            if q is not None and f.frame.set.name == name
+        ]
+        opening = hand_opening(scene.config, viewer, [(f, q) for _, f, q in own])
+        said += [opening.said] if opening.said else []
+        for k, _, q in own:
+            told[k] = {**q, **opening.joints}
+    return told, said
 
 
 def _box(entry: dict[str, Any], by_hand: Sequence[Any] | None) -> Box:

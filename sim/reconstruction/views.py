@@ -109,6 +109,11 @@ class SceneViewer:
             model.body_pos[body], model.body_quat[body] = T[:3, 3], quat
         self._boxes[name] = dataclasses.replace(self._boxes[name], T_table_body=T_table_body)
 
+    def joint_range(self, name: str) -> tuple[float, float]:
+        """Where a joint of the scene may be, least and most [rad] or [m]."""
+        low, high = self._model.joint(name).range.tolist()
+        return low, high
+
     def compare(self, f: PosedFrame, joints: Mapping[str, float] | None = None) -> Compared:
         """Draw the scene as this picture's camera would see it, and compare. ``joints``: where
         those of the robot were then [rad], by name; None: nobody knows, and it is left out.

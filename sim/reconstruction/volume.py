@@ -45,6 +45,11 @@ class Volume:
         """Which voxels some camera has seen ``[x, y, z]``."""
         return self._weight > 0
 
+    @property
+    def weight(self) -> Field:
+        """By about how many pictures every voxel was seen ``[x, y, z]``; less behind surfaces."""
+        return self._weight.copy()
+
     def centres(self, axis: int) -> Floats:
         """Where the voxels' centres are along an axis ``[n]`` [m]."""
         return self.low[axis] + self.voxel_m * np.arange(self.shape[axis])

@@ -7,7 +7,6 @@ For a machine that is too busy for a lab in real time.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,6 @@ import numpy as np
 
 from hardware.cell.load import load_cell
 from hardware.cell.motion import JOINT_POSITION
-from hardware.commissioning.excite import excitation_cell
 from hardware.commissioning.reach import Reach
 from hardware.devices.camera import Frame
 from hardware.drivers.cameras.mjpeg import decode
@@ -27,7 +25,7 @@ from hardware.env.real_env import RealEnv
 from robolearn.arms.models import named_arm
 from robolearn.capture.write import CaptureWriter
 from robolearn.operations.capture.options import CaptureOptions
-from robolearn.operations.capture.plan import planned, small_pictures
+from robolearn.operations.capture.plan import planned, still_cell
 from robolearn.operations.capture.shooting import Shooting
 from robolearn.operations.capture.take import CellCaptured, Taker, calibrated_rig
 from robolearn.operations.cell.operator import CellOperator
@@ -47,7 +45,7 @@ class LabBench(RealEnv):
 
     def __init__(self, robot: Path, seed: int) -> None:
         cell, lab = load_cell(robot), load_lab(robot)
-        still = dataclasses.replace(excitation_cell(cell), cameras=small_pictures(cell))
+        still = still_cell(cell)
         self.cell, self.still, self.arm = cell, still, named_arm(cell.arm)
         plant, workcell = build_plant(lab, seed)
         self._poses = {name: plant.true_pose(name) for name in plant.object_names}
@@ -144,7 +142,7 @@ def capture_in_process(
             taker.hands = bench.hands
         taker.boards()
         calibrated, problem = calibrated_rig(out, tell)
-        taker.in_hand()
+        taker.in_hand(calibrated)
         taker.scans(calibrated)
         taker.backgrounds()
         shooting.store_noise()

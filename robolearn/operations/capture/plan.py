@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from hardware.cell.config import CellConfig
+from hardware.commissioning.excite import RATE_HZ, excitation_cell
 from hardware.devices.camera_config import CameraConfig
 from robolearn.arms.models import ARMS
 from robolearn.capture.config import (
@@ -22,6 +23,9 @@ from robolearn.geometry import Pose, inverse
 from robolearn.operations.capture.depth import DEPTH
 from robolearn.operations.capture.options import CaptureOptions
 
+# Room of the joints around home [rad]: to look at a table from its far side, and to turn a hand all
+# the way round. Where nothing tells what the arm may run into, it is the room of excitation.
+_ROOM_RAD, _ROUND_RAD = 1.6, 3.0
 # Width of the pictures that are only looked at for their times [px].
 _SMALL_PX = 64
 # Nothing moves while a picture is waited for: one that was exposed since then is as good, however
@@ -130,6 +134,16 @@ def _sets(name: str, camera: CaptureCamera, options: CaptureOptions) -> list[Cap
         out.append(CaptureSet(f"handeye_{name}", name, "handeye", board_on="flange"))
     out.append(CaptureSet(f"background_{name}", name, "background"))
     return out
+
+
+def still_cell(cell: CellConfig) -> CellConfig:
+    """The cell as it is captured: its arm commanded in joint space, with room to look from all
+    sides, its cameras' pictures small.
+    """
+    close = excitation_cell(cell)
+    known = close.follower().guard(RATE_HZ) is not None
+    wide = excitation_cell(cell, _ROOM_RAD, _ROUND_RAD) if known else close
+    return dataclasses.replace(wide, cameras=small_pictures(cell))
 
 
 def small_pictures(cell: CellConfig) -> tuple[CameraConfig, ...]:

@@ -3,8 +3,8 @@
     plan      sets of capture.yaml, from the cell's cameras and what carries the board
     hand-eye  poses that grow from where the board was seen, to all sides, as far as it stays seen
     calibrate all cameras at once; the lens and the place of each are written into capture.yaml
-    in hand   the gripper turns what it holds, and itself, before cameras beside the arm
-    scan      a camera on the flange looks at the middle of the table from all around
+    in hand   the gripper turns what it holds, and itself, before cameras beside the arm: all sides
+    scan      a camera on the flange looks at the table from all around, then at what was not seen
     motion    the arm alone, set-points and joints are kept: 'identify --capture' reads them
 
 Every picture is written when it is taken: a capture that was cut off goes on where it ended.
@@ -32,13 +32,13 @@ from robolearn.calibration.boards import Board, BoardFinder
 from robolearn.capture.config import CaptureConfig, CaptureSet
 from robolearn.capture.write import CaptureWriter, write_motion
 from robolearn.errors import ConfigError, DataError, RobolearnError
-from robolearn.geometry import Pose, Vector
+from robolearn.geometry import Pose, pose
 from robolearn.operations.capture.board_tour import BoardTour
 from robolearn.operations.capture.cameras import RigCalibrated, calibrate_cameras, store_cameras
-from robolearn.operations.capture.held import turn_held
+from robolearn.operations.capture.held import HeldTour
 from robolearn.operations.capture.options import CaptureOptions
-from robolearn.operations.capture.plan import planned, small_pictures
-from robolearn.operations.capture.scan import scan_table
+from robolearn.operations.capture.plan import planned, still_cell
+from robolearn.operations.capture.scan import TableScan
 from robolearn.operations.capture.shooting import Shooting
 from robolearn.operations.cell.lab import cell_lab
 from robolearn.operations.cell.operator import CellOperator
@@ -80,7 +80,7 @@ def capture_cell(
     tell: Callable[[str], None] = on_note or _silent
     cell = load_cell(robot)
     config = planned(cell, options)
-    still = dataclasses.replace(excitation_cell(cell), cameras=small_pictures(cell))
+    still = still_cell(cell)
     writer = CaptureWriter(out, config, resume=True)
     with ExitStack() as stack:
         stack.enter_context(_kept(writer, tell))
@@ -102,7 +102,7 @@ def capture_cell(
                 taker.hands = partial(_lab_hands, lab, tuple(config.cameras))
             taker.boards()
             calibrated, problem = calibrated_rig(out, tell)
-            taker.in_hand()
+            taker.in_hand(calibrated)
             taker.scans(calibrated)
             taker.backgrounds()
             taker.shooting.store_noise()
@@ -110,8 +110,9 @@ def capture_cell(
         if options.excite_s and not (out / "motion").is_dir():
             tell(f"moving the arm for {options.excite_s:.0f} s")
             # No camera is looked through: one that is late stops nothing.
-            with closing(_watched(dataclasses.replace(still, cameras=()), place)) as env:
-                _excited(env, still, out, options)
+            moved = excitation_cell(cell)
+            with closing(_watched(moved, place)) as env:
+                _excited(env, moved, out, options)
                 env.home()
     counts = {entry.name: writer.count(entry.name) for entry in config.sets}
     return CellCaptured(out, counts, tuple(taker.advice), calibrated, problem)
@@ -173,6 +174,13 @@ def _excited(env: RealEnv, still: CellConfig, out: Path, options: CaptureOptions
     motion = multisine(room_of(still), options.excite_s, seed=options.seed)
     rows = excite(env, motion.q, motion.rate_hz)
     write_motion(out, rows.sent_t_s, rows.sent, rows.measured_t_s, rows.measured)
+
+
+def _places(calibrated: RigCalibrated | None) -> dict[str, Pose]:
+    """Where cameras are: on the flange, or in the frame of the arm's base."""
+    if calibrated is None or calibrated.found.frame != "base":
+        return {}
+    return {c.name: c.place.T for c in calibrated.found.cameras if c.place is not None}
 
 
 @dataclass(slots=True)
@@ -241,8 +249,11 @@ class Taker:
         advice = tour.take(self._wanted(entry))
         self.advice += [advice] if advice else []
 
-    def in_hand(self) -> None:
-        """What the gripper holds, one thing after the other, after the empty hand."""
+    def in_hand(self, calibrated: RigCalibrated | None) -> None:
+        """What the gripper holds, one thing after the other, after the empty hand, before cameras
+        whose place is known.
+        """
+        places = _places(calibrated)
         for what in ("", *self.options.in_hand):
             sets = [
                 s
@@ -259,20 +270,26 @@ class Taker:
             if sets:
                 self.hands("in_hand", what)
             for entry in sets:
+                place = places.get(entry.camera)
+                if place is None:
+                    self.advice.append(
+                        f"camera '{entry.camera}': no pictures of {what or 'the empty hand'}, as"
+                        " where it stands beside the arm is not known"
+                    )
+                    continue
                 self.shooting.env.home()
-                wanted = self._wanted(entry)
-                advice = turn_held(self.shooting, self.reach, entry, wanted, self.tell)
+                tour = HeldTour(self.shooting, self.reach, place, self.tell)
+                advice = tour.take(entry, self._wanted(entry))
                 self.advice += [advice] if advice else []
 
     def scans(self, calibrated: RigCalibrated | None) -> None:
         """The table by cameras on the flange whose place is known."""
+        places = _places(calibrated)
         for entry in self.config.sets:
             if entry.purpose != "scan" or not self._open(entry):
                 continue
-            found = None if calibrated is None else calibrated.found
-            places = {c.name: c.place for c in found.cameras} if found is not None else {}
             place = places.get(entry.camera)
-            if found is None or place is None:
+            if calibrated is None or place is None:
                 self.advice.append(
                     f"camera '{entry.camera}': no scan, as its place on the flange is not known"
                 )
@@ -280,31 +297,31 @@ class Taker:
             if self.operator.place is not None:
                 self.operator.place("put the objects onto the table, take the board away if it may")
             self.hands("board_on_table", "")
-            board = None if found.T_frame_board is None else found.T_frame_board.T
+            board = calibrated.found.T_frame_board
             self.shooting.env.home()
-            advice = scan_table(
+            scan = TableScan(
                 self.shooting,
                 self.reach,
                 entry,
-                self._wanted(entry),
-                place.T,
-                self._target(board),
+                place,
+                self._middle(None if board is None else board.T),
                 np.random.default_rng([self.options.seed, 1]),
                 self.tell,
             )
+            advice = scan.take(self._wanted(entry))
             self.advice += [advice] if advice else []
 
-    def _target(self, T_base_board: Pose | None) -> Vector:
-        """The middle of the table that is looked at, in the base's frame [m]."""
+    def _middle(self, T_base_board: Pose | None) -> Pose:
+        """A frame on the table, z up, in the middle of what is looked at: ``T_base_middle``."""
         table, limits = self.cell.T_base_table, self.cell.limits
         if self.cell.table is not None and table is not None:
             low, high = np.array(limits.workspace_low), np.array(limits.workspace_high)
-            return (table @ np.array([*(0.5 * (low + high)), 0.0, 1.0]))[:3]
+            return table @ pose(None, (*(0.5 * (low + high)), 0.0))
         if T_base_board is None or self.config.board is None:
             raise DataError("nothing tells where the table is: show the board on it")
         columns, rows = self.config.board.squares
         half = 0.5 * self.config.board.square_m
-        return (T_base_board @ np.array([columns * half, rows * half, 0.0, 1.0]))[:3]
+        return T_base_board @ pose(None, (columns * half, rows * half, 0.0))
 
     def backgrounds(self) -> None:
         """The empty table by cameras that stand still."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from robolearn.capture.config import CaptureObject
 from robolearn.geometry import Pose, Vector, pose, rot_x
-from sim.reconstruction.apart.align import align
+from sim.reconstruction.apart.align import Surface, align
 from sim.reconstruction.apart.turned import Turned
 from sim.reconstruction.bodies import Body
 from sim.reconstruction.frames import Assumed, PosedFrame
@@ -42,27 +42,40 @@ class Joined:
 
 
 def joined_to_scan(turned: Turned, scanned: Scanned) -> Joined:
-    """The object where the scan of the table shows it; the scan's own surface where both are not of
-    one thing.
+    """The object where the scan of the table shows it, with the surface of which more was seen; the
+    scan's own surface where both are not of one thing.
     """
     name = scanned.name
-    seen = scanned.vertices[scanned.vertices[:, 2] > _CLEAR_M]
-    model = turned.scanned.vertices
+    own = scanned.guessed | (scanned.vertices[:, 2] <= _CLEAR_M)
+    part = Surface(scanned.vertices[~own], scanned.vertices[own])
+    whole = turned.scanned
+    model = Surface(whole.vertices[~whole.guessed], whole.vertices[whole.guessed])
     worst = max(_ALIKE_M, _ALIKE_VOXELS * scanned.voxel_m)
-    found = align(model, seen, upright=True) if turned.upright else None
+    found = align(model, part, upright=True) if turned.upright else None
     otherwise = ""
     if found is None or found.off_m > worst:
         otherwise = "" if found is None else ", where it lies otherwise than on the turntable"
-        found = align(model, seen, upright=False)
+        found = align(model, part, upright=False)
     if found.off_m > worst:
+        apart = (
+            f"{1e3 * found.off_m:.1f} mm apart at best"
+            if np.isfinite(found.off_m)
+            else "too little of it was seen on both sides to tell"
+        )
         text = (
             f"{name}: what was turned before the camera does not look like what stands on the table"
-            f" ({1e3 * found.off_m:.1f} mm apart at best): as the scan has it. Is it the same"
+            f" ({apart}): as the scan has it. Is it the same"
             " thing, and 'object' or at_m of capture.yaml right?"
         )
         return Joined(scanned, (), said=(text,))
     note = f"{turned.note}; {1e3 * found.off_m:.1f} mm from what the scan saw{otherwise}"
-    return Joined(_placed(turned.scanned, found.T), _moved(turned, found.T), notes=(note,))
+    if scanned.unseen_share < whole.unseen_share:
+        note += (
+            f". The scan saw more of it ({scanned.unseen_share:.0%} unseen, not"
+            f" {whole.unseen_share:.0%}): its surface is kept"
+        )
+        return Joined(scanned, (), notes=(note,))
+    return Joined(_placed(whole, found.T), _moved(turned, found.T), notes=(note,))
 
 
 def joined_elsewhere(

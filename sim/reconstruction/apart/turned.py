@@ -24,7 +24,7 @@ from robolearn.capture.folder import Capture, Frame, matrix
 from robolearn.errors import DataError, RobolearnError
 from robolearn.geometry import Pose, Vector, inverse
 from sim.reconstruction.frames import PosedFrame, points_of
-from sim.reconstruction.objects import Scanned, find_clusters, scan_object, unseen_share
+from sim.reconstruction.objects import Scanned, find_clusters, scan_object, unseen
 from sim.reconstruction.refine import register
 from sim.reconstruction.shapes import OwnPoints, Voxels
 from sim.reconstruction.volume import Volume, surface
@@ -280,8 +280,8 @@ def _held(
     # The rim of the hand is cut, not seen: free from the next voxel on.
     field = np.where(fine, np.minimum(field, -1e-3), np.maximum(field, 1e-3))
     vertices, faces = surface(field.astype(np.float32), low, voxel)
-    share = unseen_share(volume, vertices, low, voxel, -np.inf)
-    return Scanned(entry.object, vertices, faces, share, voxel)
+    guessed = unseen(volume, vertices, low, voxel)
+    return Scanned(entry.object, vertices, faces, guessed, float(guessed.mean()), voxel)
 
 
 def _fused(

@@ -169,7 +169,8 @@ def test_what_was_not_weighed_or_placed_is_marked(
     assert "Things that touch are seen as one" in said[0]
     far = (CaptureObject("a", at_m=(0.9, 0.9)),)
     assert "a" not in name_clusters(clusters, far)[0]
-    scanned = Scanned("a", bodies[0].vertices, bodies[0].faces, 0.3, 0.002)
+    guessed = np.zeros(len(bodies[0].vertices), bool)
+    scanned = Scanned("a", bodies[0].vertices, bodies[0].faces, guessed, 0.3, 0.002)
     body, assumed, said = make_body(scanned, None)
     assert assumed[0].what == "mass of a"
     assert "not weighed" in assumed[0].why

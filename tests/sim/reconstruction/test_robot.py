@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +28,11 @@ VIEWS, NAME = 5, "silhouette of the robot at its joints, IoU"
 @pytest.fixture(scope="module")
 def pictured(world: World, tmp_path_factory: pytest.TempPathFactory) -> Capture:
     """The table again, with an arm over it that moves between the pictures."""
+    return later(world, tmp_path_factory.mktemp("robot") / "later")
+
+
+def later(world: World, folder: Path, hand: Mapping[str, float] | None = None) -> Capture:
+    """The table, an arm over it that moves between the pictures, and how far its hand is open."""
     near = np.array([2.9, -1.6, 1.8, -1.8, -1.57, -1.8])
     joints = np.stack(
         [
@@ -33,8 +40,7 @@ def pictured(world: World, tmp_path_factory: pytest.TempPathFactory) -> Capture:
             for y in np.linspace(-0.1, 0.2, VIEWS)
         ]
     )
-    folder = tmp_path_factory.mktemp("robot") / "later"
-    return read_capture(shoot(folder, world, name="later", joints=joints, views=VIEWS))
+    return read_capture(shoot(folder, world, name="later", joints=joints, views=VIEWS, hand=hand))
 
 
 def scene_with_arm(found: Reconstruction, T_table_base: np.ndarray, folder: Path) -> Scene:
@@ -71,6 +77,22 @@ def test_a_robot_where_it_stood_is_used(scene: Scene, pictured: Capture) -> None
     assert min(found.iou.values()) > 0.9
     assert max(v.unexplained for v in found.views) < 0.05
     assert "robot 0.9" in verified_page(found)
+
+
+def test_an_open_hand_is_drawn_as_pictures_show_it(
+    scene: Scene, world: World, tmp_path: Path
+) -> None:
+    # Each finger's way from closed.
+    open_m = 0.034
+    fingers = {"finger_left": open_m, "finger_right": open_m}
+    pictures = later(world, tmp_path / "open", fingers)
+    found = verify(scene, pictures)
+    assert verdict(found) == "use"
+    (text,) = [s for s in found.said if "how far the hand was open" in s]
+    wide_mm = float(re.findall(r"drawn (\d+) mm apart", text)[0])
+    assert wide_mm == pytest.approx(2e3 * open_m, abs=8.0)
+    before = float(re.findall(r"as the model rests (0\.\d+)", text)[0])
+    assert found.robot_iou > before + 0.005
 
 
 def test_a_robot_that_stands_elsewhere_is_refused(

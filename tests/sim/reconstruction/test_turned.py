@@ -14,7 +14,7 @@ from robolearn.capture.config import CaptureSet
 from robolearn.capture.folder import Capture, read_capture
 from robolearn.errors import ConfigError
 from robolearn.geometry import inverse, pose, rot_x, rot_z
-from sim.reconstruction.apart.align import align
+from sim.reconstruction.apart.align import Surface, align
 from sim.reconstruction.apart.joining import joined_to_scan
 from sim.reconstruction.apart.turned import turned_objects
 from sim.reconstruction.objects import Scanned
@@ -81,7 +81,7 @@ def kept(capture: Capture, *sets: str, per_set: int = 99) -> Capture:
 def off_m(thing: Thing, vertices: np.ndarray) -> np.ndarray:
     """Distance of a surface in any frame from that of a thing, wherever that stands [m]."""
     seen = thing.surface(np.random.default_rng(0), 3000)
-    T = inverse(align(seen, vertices, upright=False).T)
+    T = inverse(align(Surface(seen), Surface(vertices), upright=False).T)
     return np.abs(thing.distance(vertices @ T[:3, :3].T + T[:3, 3]))
 
 
@@ -209,7 +209,14 @@ def test_the_wrong_object_is_not_put_in_place_of_another(
     made, _ = turned_objects(capture, capture.frames)
     body = next(b for b in found.bodies if b.name == world.things[0].name)
     T = body.T_table_body
-    scanned = Scanned(body.name, body.vertices @ T[:3, :3].T + T[:3, 3], body.faces, 0.0, 0.0015)
+    scanned = Scanned(
+        body.name,
+        body.vertices @ T[:3, :3].T + T[:3, 3],
+        body.faces,
+        np.zeros(len(body.vertices), bool),
+        0.0,
+        0.0015,
+    )
     joined = joined_to_scan(made["concave_1"], scanned)
     assert joined.scanned is scanned
     assert not joined.frames
@@ -235,8 +242,43 @@ def test_a_surface_is_found_again_in_a_part_of_itself() -> None:
     T = pose(rot_x(np.pi / 2) @ rot_z(1.1), (0.1, 0.2, 0.05))
     moved = points @ T[:3, :3].T + T[:3, 3]
     seen = moved[moved[:, 1] > np.quantile(moved[:, 1], 0.3)]
-    found = align(points, seen, upright=False)
+    found = align(Surface(points), Surface(seen), upright=False)
     at = points @ found.T[:3, :3].T + found.T[:3, 3]
     assert np.linalg.norm(at - moved, axis=1).mean() < 0.002
     # Turned about the vertical only, it cannot lie there.
-    assert align(points, seen, upright=True).off_m > 0.004
+    assert align(Surface(points), Surface(seen), upright=True).off_m > 0.004
+
+
+def test_what_was_guessed_of_a_surface_tells_nothing() -> None:
+    """A hand shows what a table hides, and hides what the table shows: both are of one thing."""
+    rng = np.random.default_rng(0)
+    points = BAR.surface(rng, 4000)
+    T = pose(rot_z(0.7), (0.1, 0.2, 0.0))
+    moved = points @ T[:3, :3].T + T[:3, 3]
+    # Of the one its end was not seen, and closed 3 cm beyond; of the other the lower half.
+    hidden = points[:, 0] < -0.02
+    beyond = points[hidden] - [0.03, 0.0, 0.0]
+    low = moved[:, 2] < 0.012
+    below = moved[low] + [0.0, 0.02, 0.0]
+    model, part = Surface(points[~hidden], beyond), Surface(moved[~low], below)
+    found = align(model, part, upright=False)
+    assert found.off_m < 0.003
+    at = points @ found.T[:3, :3].T + found.T[:3, 3]
+    assert np.linalg.norm(at - moved, axis=1).mean() < 0.004
+    whole = Surface(np.concatenate([points[~hidden], beyond]))
+    assert align(whole, Surface(np.concatenate([moved[~low], below])), upright=False).off_m > 0.0035
+
+
+def test_the_surface_of_which_more_was_seen_is_kept(folder: Path) -> None:
+    made, _ = turned_objects(kept(read_capture(folder), TURNED), read_capture(folder).frames)
+    turned = made["concave_1"]
+    whole = turned.scanned
+    T = pose(rot_z(0.4), (0.1, 0.0, 0.0))
+    at = whole.vertices @ T[:3, :3].T + T[:3, 3]
+    for share, kept_scan in ((0.0, True), (0.2, False)):
+        scanned = dataclasses.replace(whole, vertices=at, unseen_share=share)
+        less = dataclasses.replace(turned, scanned=dataclasses.replace(whole, unseen_share=0.1))
+        joined = joined_to_scan(less, scanned)
+        assert (joined.scanned is scanned) == kept_scan
+        assert ("its surface is kept" in joined.notes[0]) == kept_scan
+        assert not joined.said

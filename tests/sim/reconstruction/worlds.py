@@ -5,6 +5,7 @@ Everything (shapes, sizes, places, colours, camera poses) follows from a seed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -236,13 +237,15 @@ def shoot(
     pose_px: float = 0.0,
     poses: str = "world",
     masks: bool = False,
+    hand: Mapping[str, float] | None = None,
 ) -> Path:
     """Render the world into a capture folder: depth with noise, poses off by ``pose_px``.
 
     ``poses``: ``world`` (of the cameras), ``board`` (none: a board lies on the table), ``flange``
     (of an arm's tool that carries the camera, nobody knows where; the board lies there, too).
     With ``masks`` every pixel's object is told, and at_m is not. ``joints [views, 6]``: an arm
-    stands beside the table, at these when the pictures are taken, one a second (robot.csv).
+    stands beside the table, at these when the pictures are taken, one a second (robot.csv); of its
+    ``hand``'s joints [m], by name, nothing is recorded.
     """
     rng = np.random.default_rng([world.seed, 7])
     width, height = size
@@ -285,6 +288,8 @@ def shoot(
     for k, T in enumerate(camera_poses(views, rng)):
         if joints is not None:
             data.qpos[: joints.shape[1]] = joints[k]
+        for joint, value in (hand or {}).items():
+            data.qpos[model.joint(joint).qposadr[0]] = value
         turned = T[:3, :3] @ np.diag([1.0, -1.0, -1.0])
         model.cam_pos[eye] = T[:3, 3]
         mujoco.mju_mat2Quat(model.cam_quat[eye], np.ascontiguousarray(turned).ravel())

@@ -6,7 +6,6 @@ found where the squares around them are in the picture, as a detector of ChArUco
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,6 @@ from typing import Any, Literal
 import numpy as np
 
 from hardware.cell.load import load_cell
-from hardware.commissioning.excite import excitation_cell
 from hardware.commissioning.reach import Reach
 from robolearn.arms.models import named_arm
 from robolearn.calibration.boards import LEAST_POINTS, BoardFinder, View, on_a_line
@@ -30,7 +28,7 @@ from robolearn.geometry import (
     rotation_from_rotvec,
 )
 from robolearn.operations.capture.options import CaptureOptions
-from robolearn.operations.capture.plan import planned, small_pictures
+from robolearn.operations.capture.plan import planned, still_cell
 from robolearn.operations.capture.shooting import Shooting, Taken
 from robolearn.operations.capture.take import Taker
 from robolearn.operations.cell.operator import CellOperator
@@ -52,9 +50,7 @@ class DrawnTour(Shooting):
     def __init__(self, where: Where, seed: int, poses: int, folder: Path) -> None:
         rng = np.random.default_rng([seed, 77])
         self.cell, lab = load_cell(FILES[where]), load_lab(FILES[where])
-        self._still = dataclasses.replace(
-            excitation_cell(self.cell), cameras=small_pictures(self.cell)
-        )
+        self._still = still_cell(self.cell)
         camera, printed = lab.cameras[0], lab.board
         if printed is None:
             raise AssertionError("the lab has a board")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hardware.cell.load import load_cell
-from hardware.commissioning.reach import Reach, looking_at
+from hardware.commissioning.reach import Reach, looking_from
 from hardware.devices.camera import Frame
 from robolearn.capture.check import check_capture
 from robolearn.capture.config import CaptureLens
@@ -18,17 +18,15 @@ from robolearn.capture.folder import read_capture
 from robolearn.capture.write import CaptureWriter
 from robolearn.cli.main import main
 from robolearn.errors import ConfigError, DataError, RobotConnectionError, StaleSignalError
-from robolearn.geometry import inverse, pose_error
+from robolearn.geometry import inverse, pose, pose_error, rot_x
 from robolearn.operations.capture.by_hand import HandStage, planned_by_hand
-from robolearn.operations.capture.held import held_poses, turn_held
+from robolearn.operations.capture.held import HeldTour, held_poses
 from robolearn.operations.capture.options import CaptureOptions, HandOptions
 from robolearn.operations.capture.plan import held_set, planned
 from robolearn.operations.capture.shooting import Shooting
 from sim.reconstruction.apart.turned import turned_objects
 from sim.reconstruction.frames import posed_frames
 from tests.robolearn.operations.capture.test_depth import (
-    T_FLANGE_CAMERA,
-    TARGET,
     Bench,
     FakeTime,
     bench,
@@ -270,7 +268,7 @@ def test_a_camera_that_is_at_fault_is_no_option(
     assert "robolearn capture: camera 'top': nothing arrived" in capsys.readouterr().err
 
 
-def test_the_gripper_turns_what_it_holds_where_the_board_on_it_was_seen(
+def test_the_gripper_turns_what_it_holds_until_all_sides_were_seen(
     tmp_path: Path, bench: Bench
 ) -> None:
     cell = load_cell(CELL)
@@ -278,7 +276,7 @@ def test_the_gripper_turns_what_it_holds_where_the_board_on_it_was_seen(
         dataclasses.replace(c, stream=dataclasses.replace(c.stream, depth=True))
         for c in cell.cameras
     )
-    options = CaptureOptions(on_flange=("wrist",), board_on="both", in_hand=("mug",), views=6)
+    options = CaptureOptions(on_flange=("wrist",), board_on="both", in_hand=("mug",), views=12)
     config = planned(dataclasses.replace(cell, cameras=deep), options)
     held = [s for s in config.sets if s.purpose == "object"]
     assert [(s.name, s.object, s.object_on) for s in held] == [
@@ -287,26 +285,48 @@ def test_the_gripper_turns_what_it_holds_where_the_board_on_it_was_seen(
     ]
     writer = CaptureWriter(tmp_path / "c", config)
     shooting = Shooting(bench, bench.arm, writer)  # type: ignore[arg-type]
-    reach = Reach(bench.arm, np.full(6, -6.2), np.full(6, 6.2), None)
-    with pytest.raises(DataError, match="never saw the board on the flange"):
-        turn_held(shooting, reach, held[0], 6, print)
-    picture = np.zeros((480, 640, 3), np.uint8)
-    looks = looking_at(TARGET, np.random.default_rng(0))
-    flanges = (T_base_camera @ inverse(T_FLANGE_CAMERA) for T_base_camera in looks)
-    T = next(T for T in flanges if reach.joints(T, bench.q) is not None)
-    writer.add("handeye_top", picture, T_base_tool=T)
+    reach = Reach(bench.arm, np.full(6, -6.2), np.full(6, 6.2), None, tool_m=0.15)
+    # Beside the arm, level with the hand.
+    beside = looking_from(np.array([0.5, -0.5, 0.4]), np.array([0.5, 0.0, 0.35]), 0.0)
     told: list[str] = []
+    tour = HeldTour(shooting, reach, beside, told.append)
+    with pytest.raises(DataError, match="never saw the board on the flange"):
+        tour.take(held[0], 12)
+    picture = np.zeros((480, 640, 3), np.uint8)
+    T = pose(rot_x(np.pi), (0.5, 0.0, 0.5))
+    writer.add("handeye_top", picture, T_base_tool=T)
     for entry in held:
-        assert not turn_held(shooting, reach, entry, 6, told.append)
-    assert told[0] == "top: the empty hand, 1 of 6"
-    assert told[-1] == "top: mug, 6 of 6"
+        assert not HeldTour(shooting, reach, beside, told.append).take(entry, 12)
+    assert told[0] == "top: the empty hand, 1 of 12"
+    assert told[-1] == "top: mug, 12 of 12"
     frames = read_capture(tmp_path / "c").of("object")
-    empty, full = ([f for f in frames if f.set.object == what] for what in ("", "mug"))
+    empty, full = (
+        [f.T_base_tool for f in frames if f.set.object == what and f.T_base_tool is not None]
+        for what in ("", "mug")
+    )
     for one, other in zip(empty, full, strict=True):
-        assert one.T_base_tool is not None
-        assert other.T_base_tool is not None
-        # The same poses with and without, about the tool's axis where the board was.
-        assert pose_error(one.T_base_tool, other.T_base_tool)[0] < 1e-3
-        assert np.linalg.norm(one.T_base_tool[:3, 3] - T[:3, 3]) < 1e-3
-    poses = held_poses(tmp_path / "c", "top")
-    assert pose_error(next(poses), T)[1] < 1e-9
+        # The same poses with and without, about what is held where the board was.
+        assert pose_error(one, other)[0] < 1e-3
+        assert pose_error(one, other)[1] < 1e-3
+        tip = (one @ [0.0, 0.0, 0.15, 1.0])[:3]
+        np.testing.assert_allclose(tip, [0.5, 0.0, 0.35], atol=1e-3)
+    eyes = [(inverse(one) @ beside)[:3, 3] - [0.0, 0.0, 0.15] for one in full]
+    sides = np.array([e / np.linalg.norm(e) for e in eyes])
+    # Every side but the palm's is seen from less than 50 degrees beside it.
+    for side in (*np.eye(3), [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]):
+        assert (sides @ side).max() > np.cos(np.radians(50.0)), side
+
+
+def test_poses_of_a_hand_are_the_same_every_time_and_show_it(tmp_path: Path) -> None:
+    config = planned(load_cell(CELL), CaptureOptions(on_flange=("wrist",), board_on="both"))
+    writer = CaptureWriter(tmp_path / "c", config)
+    T = pose(rot_x(np.pi), (0.5, 0.0, 0.5))
+    writer.add("handeye_top", np.zeros((480, 640, 3), np.uint8), T_base_tool=T)
+    beside = looking_from(np.array([0.5, -0.5, 0.4]), np.array([0.5, 0.0, 0.35]), 0.0)
+    one, two = (held_poses(tmp_path / "c", "top", beside, 0.15) for _ in range(2))
+    assert len(one) > 100
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_array_equal(a, b)
+    # Nearer than depth is measured, nothing is seen.
+    near = looking_from(np.array([0.5, -0.2, 0.4]), np.array([0.5, 0.0, 0.35]), 0.0)
+    assert held_poses(tmp_path / "c", "top", near, 0.15) == []

@@ -31,13 +31,14 @@ from robolearn.errors import (
     SpecMismatchError,
     StaleSignalError,
 )
-from robolearn.geometry import Pose, pose, rot_z
+from robolearn.geometry import Pose, inverse, pose, rot_z
 from robolearn.operations.capture.options import CaptureOptions
 from robolearn.operations.capture.plan import planned
-from robolearn.operations.capture.scan import scan_table
+from robolearn.operations.capture.scan import TableScan
 from robolearn.operations.capture.shooting import Shooting
 from robolearn.types import SampleBatch, SampleBlock, SentBlock
 from sim.reconstruction.pipeline import place_scan
+from tests.boxes_seen import depth_of
 
 CELL = Path("configs/hardware/lab_ur5e_pick_place_camera.yaml")
 SIZE, FOCAL_PX = (96, 72), 80.0
@@ -45,6 +46,7 @@ SCAN = "scan_wrist"
 T_FLANGE_CAMERA = pose(rot_z(0.4), (0.05, 0.02, 0.06))
 TARGET = np.array([0.5, 0.0, 0.1])
 SENSOR = DepthSensorConfig(noise_px=0.04)
+LENS_K = np.array([[FOCAL_PX, 0.0, 47.5], [0.0, FOCAL_PX, 35.5], [0.0, 0.0, 1.0]])
 
 
 class FakeTime:
@@ -80,6 +82,8 @@ class Bench(RealEnv):
         self.says: Callable[[], None] = lambda: None
         self.connects: Callable[[], None] = lambda: None
         self.taken, self.record = 0, list[tuple[int, np.ndarray]]()
+        # Of a box on the table, from its lowest to its highest corner.
+        self.box: tuple[np.ndarray, np.ndarray] | None = None
         self.cameras = SimpleNamespace(camera=lambda _: (self, None))
         self.supervisor = SimpleNamespace(state=lambda: SimpleNamespace(joint_position=self.q))
 
@@ -105,7 +109,11 @@ class Bench(RealEnv):
         if self.newest is not None and t_ns == self.newest.t_ns:
             return self.newest
         self.record.append((t_ns, self.q))
-        image, metres = table_seen(self.arm.fk(self.q) @ T_FLANGE_CAMERA)
+        image, metres = table_seen(T := self.arm.fk(self.q) @ T_FLANGE_CAMERA)
+        if self.box is not None:
+            down = pose(None, (0.0, 0.0, -TARGET[2]))
+            low, high = (corner - [0.0, 0.0, TARGET[2]] for corner in self.box)
+            metres = depth_of(low, high, down @ T, LENS_K, SIZE)
         mm = measured(metres, FOCAL_PX, SENSOR, self.rng)
         self.taken += 1
         self.newest = Frame(self.taken, t_ns, t_ns, np.nan, image, self.spoil(mm, self.taken))
@@ -166,7 +174,9 @@ def scan(bench: Bench, writer: CaptureWriter, wanted: int) -> list[str]:
     reach = Reach(bench.arm, np.full(6, -6.0), np.full(6, 6.0), None)
     entry = next(s for s in writer.config.sets if s.name == SCAN)
     rng = np.random.default_rng(1)
-    advice = scan_table(shooting, reach, entry, wanted, T_FLANGE_CAMERA, TARGET, rng, told.append)
+    advice = TableScan(
+        shooting, reach, entry, T_FLANGE_CAMERA, pose(None, TARGET), rng, told.append
+    ).take(wanted)
     shooting.store_noise()
     return [*told, advice] if advice else told
 
@@ -195,6 +205,30 @@ def test_a_scan_with_depth_is_what_a_reconstruction_starts_from(
     assert placed.table.tilt_deg < 0.3
     # The sensor's noise at .4 m: .04 px of 10 px of disparity; less than what is taken for granted.
     assert placed.noise_m == 0.002
+
+
+def test_a_scan_looks_at_all_sides_of_what_stands_beside_its_middle(
+    tmp_path: Path, bench: Bench
+) -> None:
+    low = np.add(TARGET, [-0.10, 0.20, 0.0])
+    high = np.add(low, 0.04)
+    bench.box = (low, high)
+    told = scan(bench, begun(tmp_path / "c"), 16)
+    assert told[-1] == "wrist: scan 16 of 16"
+    frames = read_capture(tmp_path / "c").of("scan")
+    middle = 0.5 * (low + high)
+    walls = np.zeros(4, dtype=int)
+    for f in frames:
+        assert f.T_base_tool is not None
+        T = f.T_base_tool @ T_FLANGE_CAMERA
+        away = T[:3, 3] - middle
+        local = inverse(T) @ [*middle, 1.0]
+        at = (LENS_K @ local[:3])[:2] / local[2]
+        in_picture = ((at > 6) & (at < np.array(SIZE) - 6)).all()
+        # Looked at from beside it by more than 20 degrees, and not from far above.
+        beside = np.array([away[0], -away[0], away[1], -away[1]]) / np.linalg.norm(away)
+        walls += (beside > np.sin(np.radians(20.0))) & bool(in_picture)
+    assert (walls >= 2).all(), walls
 
 
 def test_noise_beyond_the_usual_is_measured(tmp_path: Path, bench: Bench) -> None:
