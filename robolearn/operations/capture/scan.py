@@ -49,6 +49,8 @@ class TableScan:
     rng: np.random.Generator
     tell: Callable[[str], None]
     _looked: Looked = field(default_factory=lambda: Looked(_REACH_M))
+    # The newest picture whose depth was seen.
+    _newest: PosedFrame | None = None
     _around: dict[tuple[int, int], Iterator[Pose]] = field(
         default_factory=dict[tuple[int, int], Iterator[Pose]]
     )
@@ -97,6 +99,7 @@ class TableScan:
         """See what a picture sees, where its camera measures depth and its lens is known."""
         posed = self._posed(frame)
         if posed is not None:
+            self._newest = posed
             self._looked.add(posed.depth_m(), posed.K, posed.T_table_camera)
 
     def _posed(self, frame: Frame) -> PosedFrame | None:
@@ -123,7 +126,7 @@ class TableScan:
 
     def _telling(self, reach: Reach) -> Joints | None:
         """From where a picture shows most of what was not seen; None: nothing, or not reached."""
-        rims, posed = self._looked.rims(), self._posed(self._frames()[-1])
+        posed, rims = self._newest, self._looked.rims()
         if posed is None or not len(rims.at):
             return None
         size, T = posed.frame.camera.size, self.T_base_table

@@ -119,12 +119,10 @@ def finetune(
     away = elsewhere is not None
     identity = identity_of(experiment, parent, hashes, second, takeover, judging, elsewhere=away)
     standing = standing_of(out, identity, resume=resume)
-    limits = limits_of(experiment)
-    if standing.result is not None and is_over(standing, limits):
+    if standing.result is not None and is_over(standing, limits_of(experiment)):
         return found_result(standing.result, out)
-    standing = dataclasses.replace(standing, limits=limits, result=None)
-    corrected = bool(takeover)
-    here = LearnerBuilder(experiment, run, store, out, second, threads, corrected)
+    standing = dataclasses.replace(standing, limits=limits_of(experiment), result=None)
+    here = LearnerBuilder(experiment, run, store, out, second, threads, bool(takeover))
     if not away:
         here.require_second()
     with contextlib.ExitStack() as stack:
@@ -147,7 +145,7 @@ def finetune(
             books.episodes.staging,
             max_steps=experiment.practice.max_steps,
             practice=standing.id,
-            takeover=corrected,
+            takeover=bool(takeover),
         )
         stack.callback(session.close)
         try:
