@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import multiprocessing
-import os
 import time
 import traceback
 from collections import deque
@@ -25,6 +24,7 @@ from typing import Any, Generic, TypeVar
 
 from robolearn.errors import ConfigError, RobolearnError
 from robolearn.machine.process import exit_with_parent
+from robolearn.machine.threads import one_thread_in_children
 
 log = logging.getLogger(__name__)
 
@@ -33,9 +33,6 @@ R = TypeVar("R")
 # A new process may take this long until its first task counts.
 _START_ALLOWANCE_S = 120.0
 MAX_STILLBORN = 5
-# Numerical libraries read these when they are imported, so they must be set before the spawn.
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-ONE_THREAD: dict[str, str] = dict.fromkeys(map(str, _THREAD_VARIABLES), "1")
 
 
 class WorkerFailedError(RobolearnError, RuntimeError):
@@ -194,7 +191,7 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe(duplex=True)
         self._process = context.Process(target=_serve, args=(build, theirs), daemon=True)
-        with _one_thread():
+        with one_thread_in_children():
             self._process.start()
         theirs.close()
         self.pid = self._process.pid
@@ -267,17 +264,3 @@ def answer(
     except Exception as error:  # noqa: BLE001 - whatever it was, the parent must hear of it
         text = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
         return handle, ("error", WorkerFailedError(text))
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in ONE_THREAD}
-    os.environ.update(ONE_THREAD)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

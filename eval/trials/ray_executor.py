@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 
 from eval.trials.executors import (
     MAX_STILLBORN,
-    ONE_THREAD,
     Done,
     Queue,
     WorkerFailedError,
     answer,
 )
 from robolearn.errors import ConfigError, MissingDependencyError, RobolearnError
+from robolearn.machine.threads import ONE_THREAD
 
 log = logging.getLogger(__name__)
 

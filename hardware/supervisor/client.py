@@ -6,10 +6,9 @@ import contextlib
 import json
 import logging
 import multiprocessing
-import os
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +44,7 @@ from robolearn.errors import (
     SafetyStopError,
     StaleSignalError,
 )
+from robolearn.machine.threads import one_thread_in_children
 from robolearn.shapes import AnyFloats
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class SupervisorClient:
         self._process = context.Process(
             target=run_supervisor, args=arguments, name="supervisor", daemon=True
         )
-        with _single_threaded_numerics():
+        with one_thread_in_children():
             self._process.start()
         theirs.close()
         self._number = 0
@@ -379,22 +379,6 @@ def _seen_alive(watch: Callable[[], ConnectWatch]) -> ConnectWatch:
         looking.close()
         raise
     return looking
-
-
-@contextlib.contextmanager
-def _single_threaded_numerics() -> Generator[None]:
-    """A child started inside has no thread pool: its idle threads would spin beside the loop."""
-    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def require_width(action: AnyFloats, width: int) -> Action:

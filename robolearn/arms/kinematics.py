@@ -9,7 +9,7 @@ uses ``math`` because numpy's call overhead dominates at this size.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -317,13 +317,15 @@ def _ik_ur(arm: SerialArm, T_base_flange: Pose, q_near: Joints) -> Joints:
         raise DataError(f"{arm.name}: pose and q_near must be finite")
     best: list[float] | None = None
     best_cost = math.inf
-    for q in _ur_branches(arm, T_base_flange, near[5]):
+    for q, room in _ur_branches(arm, T_base_flange, near):
         candidate = _unwrap(q, near, arm.low, arm.high)
         if candidate is None:
             continue
         cost = sum((a - b) * (a - b) for a, b in zip(candidate, near, strict=True))
         if cost < best_cost:
             best, best_cost = candidate, cost
+        if cost < room * room:
+            break
     if best is None:
         raise DataError(
             f"{arm.name}: {_where(T_base_flange)} is out of reach or outside the joint limits; "
@@ -332,8 +334,16 @@ def _ik_ur(arm: SerialArm, T_base_flange: Pose, q_near: Joints) -> Joints:
     return np.array(best)
 
 
-def _ur_branches(arm: SerialArm, T: Pose, free_q6: float) -> list[tuple[float, ...]]:
-    """All (up to eight) closed-form solutions, angles not yet unwrapped."""
+def _ur_branches(
+    arm: SerialArm, T: Pose, near: Sequence[float]
+) -> Generator[tuple[tuple[float, ...], float]]:
+    """All (up to eight) closed-form solutions, angles not yet unwrapped, the one with ``near``'s
+    shoulder, wrist and elbow first; each with its room: what is nearer to it than that [rad] is
+    nearer to it than to any other.
+
+    Another solution has another shoulder, the opposite wrist or the opposite elbow, so one of its
+    joints is at least as far away as the closest of these three; half of that is the room.
+    """
     (xx, yx, zx, px), (xy, yy, zy, py), (xz, yz, zz, pz), _ = T.tolist()
     links = arm.links
     d1, a2, a3 = links[0].d, links[1].a, links[2].a
@@ -341,10 +351,13 @@ def _ur_branches(arm: SerialArm, T: Pose, free_q6: float) -> list[tuple[float, .
     wx, wy = px - d6 * zx, py - d6 * zy
     radius = math.hypot(wx, wy)
     if radius < abs(d4) * (1.0 - _REACH_SLACK):
-        return []
+        return
     bearing, swing = math.atan2(wy, wx) + math.pi / 2, math.acos(min(1.0, d4 / radius))
-    out: list[tuple[float, ...]] = []
-    for q1 in (bearing + swing, bearing - swing):
+    shoulders = (bearing + swing, bearing - swing)
+    if math.cos(shoulders[0] - near[0]) < math.cos(shoulders[1] - near[0]):
+        shoulders = shoulders[::-1]
+    wrist_up, elbow_up = math.sin(near[4]) >= 0.0, math.sin(near[2]) >= 0.0
+    for q1 in shoulders:
         c1, s1 = math.cos(q1), math.sin(q1)
         c5 = (px * s1 - py * c1 - d4) / d6
         if abs(c5) > 1.0 + _REACH_SLACK:
@@ -352,9 +365,9 @@ def _ur_branches(arm: SerialArm, T: Pose, free_q6: float) -> list[tuple[float, .
         x6, y6 = xx * s1 - xy * c1, yx * s1 - yy * c1
         # atan2 keeps full precision near the wrist singularity, where acos would lose half.
         s5 = math.hypot(x6, y6)
-        for sign in (1.0, -1.0):
+        for sign in (1.0, -1.0) if wrist_up else (-1.0, 1.0):
             q5 = math.atan2(sign * s5, c5)
-            q6 = math.atan2(-sign * y6, sign * x6) if s5 > _WRIST_SINGULAR else free_q6
+            q6 = math.atan2(-sign * y6, sign * x6) if s5 > _WRIST_SINGULAR else near[5]
             c6, s6 = math.cos(q6), math.sin(q6)
             z4x, z4y, z4z = -(s6 * xx + c6 * yx), -(s6 * xy + c6 * yy), -(s6 * xz + c6 * yz)
             q234 = math.atan2(z4x * c1 + z4y * s1, -z4z)
@@ -364,10 +377,15 @@ def _ur_branches(arm: SerialArm, T: Pose, free_q6: float) -> list[tuple[float, .
             if abs(c3) > 1.0 + _REACH_SLACK:
                 continue
             elbow = math.acos(max(-1.0, min(1.0, c3)))
-            for q3 in (elbow, -elbow):
+            room = min(map(_to_half_turn, (swing, q5, elbow)))
+            for q3 in (elbow, -elbow) if elbow_up else (-elbow, elbow):
                 q2 = math.atan2(v, u) - math.atan2(a3 * math.sin(q3), a2 + a3 * math.cos(q3))
-                out.append((q1, q2, q3, q234 - q2 - q3, q5, q6))
-    return out
+                yield (q1, q2, q3, q234 - q2 - q3, q5, q6), room
+
+
+def _to_half_turn(angle: float) -> float:
+    """Half of the way between an angle in [-pi, pi] and its opposite, the shorter way round."""
+    return min(abs(angle), math.pi - abs(angle))
 
 
 def _unwrap(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ import tyro
 
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
+from robolearn.machine.threads import one_thread
 from robolearn.operations.stores.collect_options import CellOptions, CollectOptions
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ def main(argv: list[str]) -> int:
     args = parse(Args, argv, "collect", "Record episodes into a store.")
     args.options.check()
     if args.robot:
-        # Idle threads of a numerics library would spin beside the control loop.
-        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-            os.environ.setdefault(name, "1")
+        one_thread()
     from robolearn.cli.shared.consent import ask
     from robolearn.cli.shared.sitting import Sitting
 

@@ -14,6 +14,7 @@ from collections.abc import Collection
 
 from robolearn.errors import RobolearnError, did_you_mean
 from robolearn.machine.interrupt import remembered, stopped_by
+from robolearn.machine.threads import prepare_numerics
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("robolearn.cli.data.commands", "import, list, check and repair episode stores"),
@@ -173,9 +174,7 @@ def _command(args: list[str]) -> int:
         known = ", ".join(COMMANDS)
         _report(f"robolearn: no command '{name}'.{near} Commands: {known}", 2, args)
         return 2
-    # Two torch threads beside a busy core are 7-22x slower with spinning barriers; this must be
-    # set before torch is imported (see docs/results.md).
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    prepare_numerics()
     module = importlib.import_module(COMMANDS[name][0])
     return int(module.main(args[1:]) or 0)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from hardware.cell.limits import RunLimits
 from robolearn.cli.shared.output_path import output_file
 from robolearn.cli.shared.parse import counting, parse, print_json, say
 from robolearn.errors import ConfigError
+from robolearn.machine.threads import one_thread
 
 if TYPE_CHECKING:
     from robolearn.operations.cell.replay import ArmReplay
@@ -137,9 +137,7 @@ def _on_arm(args: Args, robot: Path) -> int:
         from robolearn.cli.shared.consent import require_terminal
 
         require_terminal("the arm will move")
-    # Idle threads of a numerics library would spin beside the control loop; set before its import.
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+    one_thread()
     from robolearn.cli.deploy.terminal import TerminalOperator
     from robolearn.operations.cell.replay import ArmReplayOptions, replay_on_arm
 

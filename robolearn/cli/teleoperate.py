@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import tyro
 
 from robolearn.cli.shared.parse import parse
 from robolearn.errors import ConfigError
+from robolearn.machine.threads import one_thread
 from robolearn.operations.stores.collect_options import CellOptions
 
 
@@ -45,9 +45,7 @@ def main(argv: list[str]) -> int:
     """Load, open, drive."""
     args = parse(Args, argv, "teleoperate", Args.__doc__ or "")
     if args.robot:
-        # Idle threads of a numerics library would spin beside the control loop.
-        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-            os.environ.setdefault(name, "1")
+        one_thread()
     from robolearn.cli.collect import config_of
     from robolearn.cli.shared.sitting import Sitting
 

@@ -14,7 +14,7 @@ import functools
 import hashlib
 import importlib.util
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 
@@ -125,9 +125,10 @@ def deciding_files(root: Path = ROOT) -> tuple[Path, ...]:
 @functools.cache
 def _reached(root: Path, entries: Sequence[str], unread: Sequence[str]) -> tuple[Path, ...]:
     """``unread``: modules that count, and what they import does not."""
+    modules = _modules(root)
     seen: set[Path] = set()
-    waiting = [file for name in entries for file in _files(root, name)]
-    ends = {file for name in unread for file in _files(root, name) if file.stem != "__init__"}
+    waiting = [file for name in entries for file in _files(modules, name)]
+    ends = {file for name in unread for file in _files(modules, name) if file.stem != "__init__"}
     while waiting:
         path = waiting.pop()
         if path in seen:
@@ -136,9 +137,23 @@ def _reached(root: Path, entries: Sequence[str], unread: Sequence[str]) -> tuple
         if path in ends:
             continue
         waiting += [
-            file for name in _imports(path.read_text("utf-8")) for file in _files(root, name)
+            file for name in _imports(path.read_text("utf-8")) for file in _files(modules, name)
         ]
     return tuple(sorted(seen))
+
+
+def _modules(root: Path) -> dict[str, list[Path]]:
+    """Dotted name -> its file, or that of the package; both where a folder and a file have one
+    name. The disk is asked once, not for every imported name.
+    """
+    found: dict[str, list[Path]] = {}
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            if path.is_file():
+                found.setdefault(name, []).append(path)
+    return found
 
 
 def _imports(source: str) -> set[str]:
@@ -149,9 +164,13 @@ def _imports(source: str) -> set[str]:
     return names
 
 
-def _files(root: Path, name: str) -> list[Path]:
+def _files(modules: Mapping[str, list[Path]], name: str) -> list[Path]:
     """The module's file and those of the packages around it; nothing for a name inside one."""
     parts = name.split(".")
-    packages = [root.joinpath(*parts[:i], "__init__.py") for i in range(1, len(parts) + 1)]
-    module = root.joinpath(*parts).with_suffix(".py")
-    return [path for path in (*packages, module) if path.is_file()]
+    found = [
+        path
+        for i in range(1, len(parts))
+        for path in modules.get(".".join(parts[:i]), ())
+        if path.stem == "__init__"
+    ]
+    return [*found, *modules.get(name, ())]

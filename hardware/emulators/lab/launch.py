@@ -18,6 +18,7 @@ from typing import IO
 
 from hardware.emulators.lab.admin import LabClient
 from robolearn.errors import RobotConnectionError
+from robolearn.machine.threads import ONE_THREAD
 
 # Ten seconds on a machine that is free; minutes where others want its processors, too. One that
 # cannot start says so at once [s].
@@ -68,7 +69,7 @@ class LabProcess:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             start_new_session=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env=os.environ | ONE_THREAD,
         )
         try:
             self.where = self._wait_ready(timeout_s)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
 from robolearn.machine.interrupt import stopped_by
+from robolearn.machine.threads import one_thread
 from robolearn.operations.deploy.options import DeployOptions, TakeOverOptions
 
 
@@ -103,9 +103,7 @@ def main(argv: list[str]) -> int:
         from robolearn.cli.shared.consent import require_terminal
 
         require_terminal("the arm will move")
-    # Idle threads of a numerics library would spin beside the control loop; set before its import.
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+    one_thread()
     from robolearn.cli.deploy.terminal import TerminalOperator
     from robolearn.operations.deploy.run import deploy
 

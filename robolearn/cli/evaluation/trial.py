@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,6 +14,7 @@ from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.cli.shared.verbs import Verbs, run_verb
 from robolearn.machine.interrupt import stopped_by
+from robolearn.machine.threads import one_thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,9 +138,7 @@ def _run(args: RunArgs) -> int:
         from robolearn.cli.shared.consent import require_terminal
 
         require_terminal("the arm will move")
-    # Idle threads of a numerics library would spin beside the control loop; set before its import.
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+    one_thread()
     from eval.rule import Rule
     from robolearn.cli.deploy.terminal import TerminalOperator
     from robolearn.operations.trial.on_cell import run_trials

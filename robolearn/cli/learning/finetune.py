@@ -19,6 +19,7 @@ from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import print_json, say
 from robolearn.errors import ConfigError
 from robolearn.machine.interrupt import stopped_by
+from robolearn.machine.threads import one_thread
 
 if TYPE_CHECKING:
     from robolearn.operations.practice.experiment import PracticeExperiment
@@ -115,9 +116,7 @@ def main(argv: list[str]) -> int:
         raise ConfigError("the run that is to practise is missing: robolearn finetune RUN ...")
     on_cell = named_file(argv, "--robot") is not None
     if on_cell:
-        # Idle threads of a numerics library would spin beside the control loop.
-        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-            os.environ.setdefault(name, "1")
+        one_thread()
     from robolearn.operations.practice.experiment import practice_experiment
     from robolearn.training.run_directory import load_run
 

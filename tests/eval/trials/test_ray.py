@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from eval.trials import ray_executor
-from eval.trials.executors import ONE_THREAD, WorkerFailedError
+from eval.trials.executors import WorkerFailedError
 from eval.trials.ray_executor import run_on_ray
 from eval.trials.rollouts import Options, WorldEntry
 from eval.trials.table import read_trials
 from robolearn.errors import ConfigError
+from robolearn.machine.threads import ONE_THREAD
 from tests.eval.mocks import BuildEnv, without_times
 from tests.eval.trials.test_rollouts import run
 from tests.waiting import pass_time

@@ -52,6 +52,26 @@ def _folded(q: np.ndarray) -> bool:
     return abs(np.linalg.det(UR5E.jacobian(q))) < 1e-5
 
 
+@pytest.mark.parametrize("spread", [0.05, 0.5])
+def test_no_other_solution_is_nearer(spread: float) -> None:
+    rng = np.random.default_rng(0)
+    for q in rng.uniform(-3.0, 3.0, (60, 6)):
+        if _folded(q):
+            continue
+        T = UR5E.fk(q)
+        # Asked from everywhere around it, the inverse tells every solution there is.
+        starts = rng.uniform(UR5E.low, UR5E.high, (100, 6))
+        solutions = np.array([UR5E.ik(T, start) for start in starts])
+        assert len(np.unique(np.sin(solutions).round(6), axis=0)) >= 2
+        # Between two of them it is hard to tell.
+        one, other = rng.choice(solutions, 2)
+        near = one + rng.uniform(0.3, 0.7) * (other - one) + spread * rng.normal(size=6)
+        turned = solutions + 2 * math.pi * np.round((near - solutions) / (2 * math.pi))
+        within = np.abs(turned) <= UR5E.high
+        distances = np.linalg.norm(np.where(within, turned, solutions) - near, axis=1)
+        assert np.linalg.norm(UR5E.ik(T, near) - near) <= distances.min() + 1e-9
+
+
 @settings(max_examples=60, deadline=None)
 @given(joints)
 def test_inverse_recovers_configurations(q: np.ndarray) -> None:
