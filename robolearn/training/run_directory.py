@@ -123,6 +123,21 @@ def load_run(path: Path, *, accept_edited: bool = False) -> Run:
     return run
 
 
+def load_again(path: Path, policy_hash: str) -> Run:
+    """A run that was read before, when its policy was this one (empty: any).
+
+    Errors as :func:`load_run`, and :class:`CheckpointError` where another policy lies there now.
+    """
+    run = load_run(path)
+    if policy_hash and run.policy_hash != policy_hash:
+        raise CheckpointError(
+            f"'{path}' holds another policy ({run.policy_hash}) than when this began"
+            f" ({policy_hash}); bring it back, or name a copy of it, and go on with resume. What"
+            " was recorded and learned is kept"
+        )
+    return run
+
+
 def read_run(path: Path, weights: Path) -> Run:
     """A run with the weights of the file ``weights`` in place of its own, which need not be there
     yet; nor its provenance. Errors as :func:`load_run`; edits are the caller's to check.

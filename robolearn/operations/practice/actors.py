@@ -43,7 +43,7 @@ from robolearn.operations.reality.worlds import make_world
 from robolearn.operations.stores.world_provenance import world_provenance
 from robolearn.runtime import EpisodeResult
 from robolearn.spec import EmbodimentSpec
-from robolearn.training.run_directory import load_run, policy_hash
+from robolearn.training.run_directory import load_again, policy_hash
 from robolearn.training.versions import load_version, versions
 from robolearn.types import Condition, EpisodeHeader, Outcome, Tick
 from sim.contract import World
@@ -138,6 +138,8 @@ class ActorPlan:
     practice: str = ""
     # The task's expert takes over from whoever drives, where that is lost.
     takeover: bool = False
+    # Of the parent when practice began; empty: as it is found.
+    parent_hash: str = ""
 
     def __call__(self) -> RoundRunner:
         """Build the runner inside the actor."""
@@ -163,7 +165,7 @@ class RoundRunner:
         self._lanes: Lanes[World] = Lanes(builds)
         self._drafts = Drafts(plan.staging, str(plan.staging.parent))
         self._pilots: dict[Driver, _Pilot] = {}
-        self._parent_hash = policy_hash(plan.parent)
+        self._parent_hash = plan.parent_hash or policy_hash(plan.parent)
 
     def __call__(self, task: RoundTask) -> tuple[Flown, ...]:
         """Fly a round.
@@ -243,7 +245,7 @@ class RoundRunner:
         if known is not None and (driver == "parent" or known.version == version):
             return known
         if driver == "parent":
-            run = load_run(self._plan.parent)
+            run = load_again(self._plan.parent, self._parent_hash)
             name, policy = self._plan.parent.name, policy_of(run)
             pilot = _Pilot(name, None, run.policy_hash, policy)
         else:

@@ -122,7 +122,11 @@ def finetune(
     if standing.result is not None and is_over(standing, limits_of(experiment)):
         return found_result(standing.result, out)
     standing = dataclasses.replace(standing, limits=limits_of(experiment), result=None)
-    here = LearnerBuilder(experiment, run, store, out, second, threads, bool(takeover))
+    here = LearnerBuilder(
+        *(experiment, run, store, out, second, threads),
+        corrected=bool(takeover),
+        parent_hash=parent.policy_hash,
+    )
     if not away:
         here.require_second()
     with contextlib.ExitStack() as stack:
@@ -134,7 +138,7 @@ def finetune(
             stack.enter_context(_Starts.of(builders, experiment.experiment.seed)),
             tuple(b.world for b in builders),
             listener,
-            validation=Validation.of(experiment, run, out, builders[0]),
+            validation=Validation.of(experiment, parent, out, builders[0]),
             judge=judging,
             beside=computed,
         )
@@ -146,6 +150,7 @@ def finetune(
             max_steps=experiment.practice.max_steps,
             practice=standing.id,
             takeover=bool(takeover),
+            parent_hash=parent.policy_hash,
         )
         stack.callback(session.close)
         try:

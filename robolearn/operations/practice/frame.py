@@ -33,7 +33,7 @@ from robolearn.operations.practice.watch import Drift
 from robolearn.training.collected.second import shown_data, shown_of
 from robolearn.training.learner import Learner
 from robolearn.training.log import Journal
-from robolearn.training.run_directory import Run, load_run
+from robolearn.training.run_directory import Run, load_again
 from robolearn.training.run_start import let_in
 from robolearn.training.versions import VERSIONS
 from robolearn.training.watching.probe import watched
@@ -117,6 +117,8 @@ class LearnerBuilder:
     threads: int
     # Somebody takes over, whose steps count as demonstrations, too.
     corrected: bool = False
+    # Of the parent when practice began; empty: as it is found.
+    parent_hash: str = ""
 
     def __post_init__(self) -> None:
         require_threads(self.threads)
@@ -125,7 +127,7 @@ class LearnerBuilder:
         """Errors of the second store that would be raised after the warm-up; :class:`ConfigError`
         where it would hold what this practice records.
         """
-        inner, parent, second = self.experiment.experiment, load_run(self.parent), self.second
+        inner, parent, second = self.experiment.experiment, self._run(), self.second
         own = second is not None and second.path.resolve() == self.store.resolve()
         if second is not None and own and "online" in second.kinds(parent):
             raise ConfigError(
@@ -141,7 +143,7 @@ class LearnerBuilder:
 
     def __call__(self) -> Learner:
         """Errors of data and configuration are raised here."""
-        inner, parent, second = self.experiment.experiment, load_run(self.parent), self.second
+        inner, parent, second = self.experiment.experiment, self._run(), self.second
         return Learner(
             inner,
             parent,
@@ -156,6 +158,9 @@ class LearnerBuilder:
             # That nothing is overwritten has been seen to.
             resume=True,
         )
+
+    def _run(self) -> Run:
+        return load_again(self.parent, self.parent_hash)
 
 
 def identity_of(

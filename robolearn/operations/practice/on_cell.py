@@ -172,7 +172,9 @@ def finetune_on_cell(
         return found_result(standing.result, out)
     standing = dataclasses.replace(standing, limits=limits, result=None)
     build = LearnerBuilder(
-        experiment, run, store, out, second, threads, corrected=bool(where.takeover.by)
+        *(experiment, run, store, out, second, threads),
+        corrected=bool(where.takeover.by),
+        parent_hash=parent.policy_hash,
     )
     if elsewhere is None:
         build.require_second()

@@ -11,14 +11,13 @@ from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
 from eval.trials.table import TrialStore
 from policies.registry import policy_of
 from robolearn.contracts import Policy
-from robolearn.errors import CheckpointError
 from robolearn.operations.builders import EnvBuilder, PolicyBuilder
 from robolearn.operations.code_hash import code_hash, deciding_libraries
 from robolearn.operations.practice.experiment import PracticeExperiment
 from robolearn.operations.practice.records import VersionTest
 from robolearn.operations.reality.worlds import make_world
 from robolearn.seeding import child_seed
-from robolearn.training.run_directory import PARENT, policy_hash
+from robolearn.training.run_directory import Run, load_again
 from robolearn.training.versions import load_version
 from robolearn.types import Condition
 from sim.tasks.starts import draw_start
@@ -57,19 +56,19 @@ class Validation:
 
     @classmethod
     def of(
-        cls, experiment: PracticeExperiment, parent: Path, run_dir: Path, world: EnvBuilder
+        cls, experiment: PracticeExperiment, parent: Run, run_dir: Path, world: EnvBuilder
     ) -> Validation:
         """As the settings of a practice say."""
         practice = experiment.practice
         return cls(
             run_dir,
-            parent,
+            parent.path,
             world,
             experiment.experiment.seed,
             practice.test_starts,
             practice.lanes,
             practice.max_steps,
-            policy_hash(parent),
+            parent.policy_hash,
         )
 
     def test(self, version: int, *, updates: int, episodes: int, cpu_minutes: float) -> VersionTest:
@@ -78,14 +77,7 @@ class Validation:
         """
         info = self.world.info()
         world = WorldEntry(info.name, info.hash, info.engine, self.world)
-        own = policy_hash(self.parent)
-        if self.parent_hash and own != self.parent_hash:
-            raise CheckpointError(
-                f"'{self.parent}' holds another policy ({own}) than when practice began"
-                f" ({self.parent_hash}): nothing can be compared with it. What was practised is"
-                f" kept; bring it back and go on with resume, or resume with its copy"
-                f" '{self.run_dir / PARENT}'"
-            )
+        own = load_again(self.parent, self.parent_hash).policy_hash
         # Weights of a version do not change: its trials are found again by its number.
         tried = f"{own}-practice-{self.seed}-{version}-{updates}"
         entries = (

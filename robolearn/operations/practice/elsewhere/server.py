@@ -155,8 +155,9 @@ class LearnerServer:
             cast("dict[str, Any]", value_of(message, "experiment", dict)),
             value_of(message, "corrected", bool),
             bytes_of(message, "store"),
+            value_of(message, "parent", str),
         )
-        if value_of(message, "parent", str) != self.parent:
+        if asked.parent != self.parent:
             raise ConfigError(
                 f"the machine that learns has another policy ('{self._teaching.run}',"
                 f" {self.parent}) than the one that drives; both need the same run"
@@ -179,6 +180,8 @@ class _Begun:
     experiment: Mapping[str, Any]
     corrected: bool
     store: bytes
+    # Hash of the policy that practises.
+    parent: str
 
     @property
     def lasting(self) -> tuple[Any, ...]:
@@ -437,7 +440,11 @@ def _builder(teaching: Teaching, begun: _Begun) -> LearnerBuilder:
     experiment, second = experiment_from(begun.experiment), teaching.second
     require_share(experiment, second, "somebody" if begun.corrected else "")
     where = teaching.run, teaching.store, teaching.out
-    return LearnerBuilder(experiment, *where, second, teaching.threads, corrected=begun.corrected)
+    return LearnerBuilder(
+        *(experiment, *where, second, teaching.threads),
+        corrected=begun.corrected,
+        parent_hash=begun.parent,
+    )
 
 
 def _copied(folder: Path, identity: bytes) -> EpisodeStore:

@@ -30,7 +30,9 @@ from robolearn.errors import (
     StoreLockedError,
 )
 from robolearn.learning import request_noise
+from robolearn.operations.builders import env_builder
 from robolearn.operations.practice import actors, frame, validation
+from robolearn.operations.practice.actors import ActorPlan, RoundTask
 from robolearn.operations.practice.experiment import PracticeExperiment, practice_experiment
 from robolearn.operations.practice.finetune import finetune
 from robolearn.operations.practice.frame import Books, SecondStore
@@ -528,19 +530,37 @@ def test_one_practice_at_a_time_writes_a_run(
         Books.opened(stack, tmp_path / "third", out, Standing({}, "2", {}), 4)
 
 
-def test_a_parent_that_was_exchanged_meanwhile_is_not_what_it_is_compared_with(
-    parent: Path, tmp_path: Path
+@pytest.mark.parametrize("episodes", [4, 12])
+def test_a_parent_that_was_exchanged_meanwhile_neither_learns_nor_is_compared_with(
+    parent: Path, tmp_path: Path, episodes: int
 ) -> None:
     run, store, out = copied(parent, tmp_path / "run"), tmp_path / "store", tmp_path / "out"
+    # There is no learner before the second round.
+    warm_up: dict[str, Any] = {"practice.warmup_episodes": 8}
 
     def exchange(report: RoundReport) -> None:
-        if report.episodes == 12:
+        if report.episodes == episodes:
             copy_run(parent.with_name("two"), run)
 
     heard = PracticeListener(on_round=exchange)
     with pytest.raises(CheckpointError, match="holds another policy"):
-        finetune(small(run), run, WORLD, store, out, listener=heard)
-    # Its copy is the same policy.
-    inside = out / "parent"
-    found = finetune(small(inside), inside, WORLD, store, out, resume=True)
+        finetune(small(run, **warm_up), run, WORLD, store, out, listener=heard)
+    # A copy of it is the same policy.
+    found = finetune(small(parent, **warm_up), parent, WORLD, store, out, resume=True)
     assert (found.kept, found.episodes) == ("last", 12)
+    assert load_run(out / "parent").policy_hash == load_run(parent).policy_hash
+
+
+def test_an_actor_that_begins_anew_does_not_fly_another_policy(
+    parent: Path, tmp_path: Path
+) -> None:
+    run, world = copied(parent, tmp_path / "run"), env_builder(WORLD[0])
+    store = EpisodeStore.create(tmp_path / "store")
+    begun = load_run(run).policy_hash
+    plan = ActorPlan((world,), run, tmp_path / "out", store.staging, parent_hash=begun)
+    copy_run(parent.with_name("two"), run)
+    env = make_world(WORLD[0])
+    task = RoundTask(0, None, (env.sample_condition(1),), ("parent",), 0, 0)
+    with pytest.raises(CheckpointError, match=f"than when this began .{begun}"):
+        plan()(task)
+    assert store.ids() == ()
