@@ -1,4 +1,4 @@
-"""How many threads numerics libraries start; they read it from the environment when imported.
+"""Says how many threads numerics libraries start; they read it when they are imported.
 
 Nothing here multiplies matrices that are worth a second thread, training with torch apart
 (``robolearn.learning.use_threads``). A small system that OpenBLAS solves with two threads takes 10
