@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -47,8 +48,19 @@ def find_config(path: Path) -> Path:
     return shipped if shipped.parent.is_dir() else path
 
 
-class _OnceEach:
-    """Refuses what YAML takes silently: of a key that stands twice the last one would count."""
+class _Strict:
+    """Refuses what YAML takes silently: of a key that stands twice the last one would count, and
+    a NaN passes most comparisons that would refuse it later.
+    """
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        parent: Any = super()
+        value = float(parent.construct_yaml_float(node))
+        if not math.isfinite(value):
+            raise yaml.constructor.ConstructorError(
+                None, None, f"'{node.value}' is no finite number", node.start_mark
+            )
+        return value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[tuple[str, str]] = set()
@@ -64,13 +76,17 @@ class _OnceEach:
         return typing.cast("dict[Any, Any]", parent.construct_mapping(node, deep))
 
 
-class _Loader(_OnceEach, yaml.SafeLoader):
+class _Loader(_Strict, yaml.SafeLoader):
     """Written in Python: quotes the line that is wrong, and bears any nesting."""
 
 
-class _FastLoader(_OnceEach, _Libyaml):
+class _FastLoader(_Strict, _Libyaml):
     """Written in C, seven times faster; a file that nests some 30,000 deep overflows its stack."""
 
+
+_FLOAT = "tag:yaml.org,2002:float"
+_Loader.add_constructor(_FLOAT, _Loader.construct_yaml_float)
+_FastLoader.add_constructor(_FLOAT, _FastLoader.construct_yaml_float)
 
 DEEPEST = 5000
 """Levels of nesting that the loader in C may be given."""
@@ -187,6 +203,24 @@ def check_seeds(config: Any) -> None:
     for name in names:
         if dataclasses.is_dataclass(value := getattr(config, name)):
             check_seeds(value)
+
+
+def check_finite(config: Any, where: str) -> None:
+    """:class:`ConfigError` for a number that is NaN or infinite, in a config or those inside it,
+    for values that come from no file: YAML is not read with any.
+    """
+    for field in dataclasses.fields(config):
+        value, name = getattr(config, field.name), f"{where}: {field.name}"
+        if dataclasses.is_dataclass(value):
+            check_finite(value, name)
+        elif not _is_finite(value):
+            raise ConfigError(f"{name} must be finite, got {value}")
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(_is_finite(part) for part in typing.cast("tuple[Any, ...]", value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _check_own_seeds(config: Any, names: Iterable[str]) -> None:

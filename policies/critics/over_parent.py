@@ -140,8 +140,13 @@ class OverParentConfig:
             raise ConfigError(f"stride must be in 1..horizon={self.horizon}, got {self.stride}")
         if not 0.0 < self.discount <= 1.0:
             raise ConfigError(f"discount must be in (0, 1], got {self.discount}")
-        if not self.lr > 0:
-            raise ConfigError(f"lr must be positive, got {self.lr}")
+        if not self.lr > 0 or not 0.0 < self.tau <= 1.0:
+            raise ConfigError(
+                f"lr must be positive and tau in (0, 1], got {self.lr} and {self.tau}"
+            )
+        for name in ("weight_decay", "observation_noise", "anchor", "margin"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"{name} must be at least 0, got {getattr(self, name)}")
         counts = (self.n_obs, self.every, self.width, self.depth, self.batch_size, self.members)
         chunks = (self.backup_chunks, self.candidates, self.next_candidates)
         if min(*counts, *chunks) < 1:

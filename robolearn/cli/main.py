@@ -204,6 +204,13 @@ def _explain(error: Exception) -> tuple[str, int]:
         return _os_error(error), 2
     if isinstance(error, ImportError) and _library(error):
         return _library(error), 2
+    # torch on a CPU has no error of its own for it.
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        said = " ".join(str(error).split()) or type(error).__name__
+        return (
+            f"there is not that much memory ({said}); make what was asked for smaller (networks,"
+            " batches, lanes, pictures), or stop other programs"
+        ), 2
     renderer = os.environ.get("MUJOCO_GL", "")
     if renderer not in ("", "egl") and _raised_in(error, ("mujoco", "OpenGL")):
         # MuJoCo loads the renderer that this variable names when it is imported.

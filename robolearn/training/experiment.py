@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from robolearn.config import config_hash, from_dict, load_yaml, to_dict
+from robolearn.config import check_finite, config_hash, from_dict, load_yaml, to_dict
 from robolearn.data.provenance import git_revision, library_versions
 from robolearn.data.reading.cache import ImageMode, OnEpisode, cached
 from robolearn.data.reading.dataset import EpisodeDataset
@@ -140,7 +140,9 @@ def experiment_of(
     refuse_old_keys(raw.policy, raw.algorithm, where)
     kind = config_class(raw.policy)
     algorithm = from_dict(kind, raw.algorithm, where=f"{where}: algorithm")
-    return Experiment(raw.policy, raw.data, algorithm, raw.fit, raw.seed)
+    experiment = Experiment(raw.policy, raw.data, algorithm, raw.fit, raw.seed)
+    check_finite(experiment, where)
+    return experiment
 
 
 def train(

@@ -1,3 +1,4 @@
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robolearn.config import (
+    check_finite,
     config_hash,
     from_dict,
     load_config,
@@ -144,6 +146,9 @@ def test_files(tmp_path):
     [
         ("name: demo\nlr: 1e-3\nlr: 1.0\n", r"the key 'lr' stands twice.*line 3"),
         ("name: demo\nnet: {width: 4, dropout: 0.1, width: 8}\n", "'width' stands twice"),
+        ("name: demo\nlr: .nan\n", r"'.nan' is no finite number.*line 2"),
+        ("name: demo\nbetas: [0.9, -.inf]\n", r"'-.inf' is no finite number.*line 2"),
+        ("name: demo\nnet: {dropout: 1.0e+999}\n", r"is no finite number.*line 2"),
         ("name: 2024-02-31\n", "day is out of range"),
         (f"name: demo\nlr: {'1' * 400}\n", r"lr: expected a number up to"),
         (f"name: demo\nlr: {'1' * 5000}\n", "4300 digits"),
@@ -155,6 +160,20 @@ def test_files_that_yaml_takes_and_a_person_does_not_mean(tmp_path, text, told):
     path.write_text(text)
     with pytest.raises(ConfigError, match=told):
         load_config(Experiment, path)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        (Experiment("demo", lr=math.nan), "here: lr must be finite, got nan"),
+        (Experiment("demo", net=Net(dropout=math.inf)), "here: net: dropout must be finite"),
+        (Experiment("demo", betas=(0.9, -math.inf)), "here: betas must be finite"),
+    ],
+)
+def test_numbers_that_come_from_no_file_are_finite_too(config: Experiment, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        check_finite(config, "here")
+    check_finite(Experiment("demo"), "here")
 
 
 def test_a_file_that_the_system_does_not_open(tmp_path):
@@ -204,7 +223,11 @@ def test_a_file_that_nests_without_end_is_refused_and_brings_nobody_down(tmp_pat
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
         max_leaves=12,
     )

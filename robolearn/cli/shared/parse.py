@@ -16,7 +16,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import tyro
 
-from robolearn.config import check_seeds
+from robolearn.config import check_finite, check_seeds
 from robolearn.errors import ConfigError, did_you_mean
 from robolearn.machine.interrupt import check
 
@@ -56,6 +56,7 @@ def parse(
         check_seeds(args)
     except ValueError as error:
         raise ConfigError(f"--{error}") from error
+    check_finite(args, "command line")
     return args
 
 

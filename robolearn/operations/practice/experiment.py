@@ -26,7 +26,7 @@ from policies.chunks.eyes import Eyes, eyes_of
 from policies.critics.continued import NETWORKS
 from policies.critics.over_parent import OverParentConfig
 from policies.registry import Practising, policy_config, policy_of
-from robolearn.config import from_dict, load_yaml, to_dict
+from robolearn.config import check_finite, from_dict, load_yaml, to_dict
 from robolearn.data.episode import EpisodeKind
 from robolearn.data.store.stats import RunningStats
 from robolearn.errors import ConfigError
@@ -108,6 +108,7 @@ def practice_experiment(
     configured = experiment.algorithm
     own: Mapping[str, Any] = configured.practice() if isinstance(configured, Practising) else {}
     practice = from_dict(PracticeConfig, {**own, **usual, **said}, f"{where}: {SECTION}")
+    check_finite(practice, f"{where}: {SECTION}")
     return PracticeExperiment(experiment, practice)
 
 

@@ -82,6 +82,8 @@ class Failing(types.ModuleType):
         (ConfigError("key 'x' is missing"), 2, "robolearn data: key 'x' is missing"),
         (PermissionError(13, "Permission denied", "/x"), 2, "Permission denied '/x': check"),
         (OSError("odd"), 2, "odd"),
+        (RuntimeError("can't allocate memory: you tried"), 2, "not that much memory (can't alloc"),
+        (MemoryError(), 2, "not that much memory (MemoryError); make what was asked for smaller"),
         (ZeroDivisionError("oops"), 1, "internal error: ZeroDivisionError: oops"),
         (KeyboardInterrupt(), 130, "stopped by Ctrl-C; everything committed so far is kept"),
         (BrokenPipeError(), 2, "BrokenPipeError: check"),

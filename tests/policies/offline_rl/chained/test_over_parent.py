@@ -339,6 +339,12 @@ def test_bad_input_is_explained(name: str, family: Family) -> None:
         dataclasses.replace(config, horizon=6).build(SPACE, stats, parent)
     with pytest.raises(ConfigError, match="stride must be in"):
         dataclasses.replace(config, stride=9)
+    for key, value in (("weight_decay", -1.0), ("observation_noise", -0.1), ("margin", -1e-9)):
+        with pytest.raises(ConfigError, match=f"{key} must be at least 0, got {value}"):
+            dataclasses.replace(config, **{key: value})
+    for rate in (0.0, -1.0, 1.5):
+        with pytest.raises(ConfigError, match=r"tau in \(0, 1\]"):
+            dataclasses.replace(config, tau=rate)
     built: Any = untrained(name, family)
     data = batches_of(family, name, 8)
     assert isinstance(data.candidates, Proposed)
