@@ -205,12 +205,13 @@ def check_seeds(config: Any) -> None:
             check_seeds(value)
 
 
-def check_finite(config: Any, where: str) -> None:
+def check_finite(config: Any, where: str = "") -> None:
     """:class:`ConfigError` for a number that is NaN or infinite, in a config or those inside it,
     for values that come from no file: YAML is not read with any.
     """
     for field in dataclasses.fields(config):
-        value, name = getattr(config, field.name), f"{where}: {field.name}"
+        value = getattr(config, field.name)
+        name = f"{where}: {field.name}" if where else field.name
         if dataclasses.is_dataclass(value):
             check_finite(value, name)
         elif not _is_finite(value):

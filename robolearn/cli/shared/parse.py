@@ -56,7 +56,7 @@ def parse(
         check_seeds(args)
     except ValueError as error:
         raise ConfigError(f"--{error}") from error
-    check_finite(args, "command line")
+    check_finite(args)
     return args
 
 

@@ -121,7 +121,7 @@ def test_what_cannot_be_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFi
     for more, said in (
         (["mgu", "--mass-kg", "1"], "Did you mean 'mug'"),
         (["mug", "--mass-kg", "-1"], "above 0 kg"),
-        (["mug", "--mass-kg", "nan"], "above 0 kg"),
+        (["mug", "--mass-kg", "nan"], "--mass-kg must be finite, got nan"),
         (["mug", "--pose", *["0", "0", "0", "2", "0", "0", "0"]], "unit quaternion"),
         (["mug"], "--clear"),
         (["mug", "--clear", "--mass-kg", "1"], "--clear"),
