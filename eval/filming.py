@@ -1,13 +1,16 @@
 """Clips of an evaluation: which episodes are worth looking at, chosen by rule after the trials.
 
-A chunk depends on nothing but itself, so the chosen episodes are run again, bit for bit, with a
-camera: what is filmed is the trial that counted, and trials that nobody will look at cost nothing.
+The chosen episodes are run again, bit for bit, with a camera, by what they commanded the first time
+(:mod:`eval.trials.flown`): what is filmed is the trial that counted, and trials that nobody will
+look at cost nothing. Where their commands are not known any more the chunk is run again as a whole,
+which depends on nothing but itself.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -85,6 +88,8 @@ def film(
                 paths[key].unlink(missing_ok=True)
         if done.lost:
             log.warning("episodes could not be filmed: %s", done.lost)
+    if video.flown is not None:
+        shutil.rmtree(video.flown, ignore_errors=True)
     shown = {key: paths[key].name for key in chosen if paths[key].is_file()}
     store.set_videos(shown)
     return tuple(

@@ -22,6 +22,7 @@ from typing import Literal, cast
 import numpy as np
 
 from eval.trials.executors import Done, WorkerFailedError, run_in_process, run_in_workers
+from eval.trials.flown import Again, CommandLog, keep, kept
 from eval.trials.instruments import (
     CountingInference,
     FrameCollector,
@@ -93,13 +94,18 @@ VideoWriter = Callable[[Path, Sequence[Picture], float], None]
 
 @dataclass(frozen=True, slots=True)
 class VideoPlan:
-    """Film at most ``clips`` episodes of every policy and world (:mod:`eval.filming`)."""
+    """Film at most ``clips`` episodes of every policy and world (:mod:`eval.filming`).
+
+    ``flown``: where the commands of trials are kept until then, so that those that are filmed are
+    flown alone; None: nowhere, the others of their chunks are flown with them.
+    """
 
     folder: Path
     write: VideoWriter
     clips: int = 4
     size: int = 192
     every: int = 2
+    flown: Path | None = None
 
     def name(self, record: TrialRecord) -> str:
         """The file name of a trial's clip; no other trial has it."""
@@ -174,22 +180,27 @@ class ChunkRunner:
         self._lanes = Lanes([world.build for world in self.plan.worlds])
 
     def run(self, chunk: Chunk) -> tuple[TrialRecord, ...]:
-        """Roll the chunk's conditions out in lockstep."""
+        """Roll the chunk's conditions out in lockstep; of a chunk that is filmed those alone that
+        are, if it is known what they commanded.
+        """
         options, world = self.plan.options, self.plan.worlds[chunk.world]
         started = utc_now()
-        envs = self._lanes.envs(chunk.world, len(chunk.conditions))
-        inference = self._inference(chunk.policy, envs[0].spec)
-        maxima = [MaximumMetrics(options.forbidden) for _ in envs]
+        again = self._flown(chunk)
+        lanes = chunk.film if again else range(len(chunk.conditions))
+        envs = dict(zip(lanes, self._lanes.envs(chunk.world, len(lanes)), strict=True))
+        spec = envs[lanes[0]].spec
+        inference = None if again else self._inference(chunk.policy, spec)
+        maxima = {lane: MaximumMetrics(options.forbidden) for lane in lanes}
         cameras = self._cameras(chunk, envs)
+        logs = [] if chunk.film or self._keeps() is None else [CommandLog() for _ in lanes]
         judge = options.judge
-        last = [] if judge is None else [LastPicture(judge.signal) for _ in envs]
+        last = {} if judge is None else {lane: LastPicture(judge.signal) for lane in lanes}
         drives: list[Drive] = []
-        for lane, (env, condition) in enumerate(zip(envs, chunk.conditions, strict=True)):
-            watchers: list[Subscriber] = [maxima[lane], *last[lane : lane + 1]]
-            if lane in cameras:
-                watchers.append(cameras[lane])
-            agent = self._agent(chunk.policy, env.spec)
-            drives.append(Drive(condition, agent, inference, watchers))
+        for lane, env in envs.items():
+            watchers: list[Subscriber] = [maxima[lane], *logs[lane : lane + 1]]
+            watchers += [of[lane] for of in (last, cameras) if lane in of]
+            agent = again[lane] if again else self._agent(chunk.policy, env.spec)
+            drives.append(Drive(chunk.conditions[lane], agent, inference, watchers))
         results = self._lanes.fly(
             chunk.world,
             drives,
@@ -198,19 +209,32 @@ class ChunkRunner:
             env_name=world.name,
             instruction=world.instruction,
         )
-        records = tuple(
-            self._record(chunk, lane, started, result, inference, maxima[lane])
-            for lane, result in enumerate(results)
-        )
-        self._write_clips(records, cameras, envs[0].spec.rate_hz)
+        records = {
+            lane: self._record(chunk, lane, started, result, inference, maxima[lane])
+            for lane, result in zip(lanes, results, strict=True)
+        }
+        self._write_clips(records, cameras, spec.rate_hz)
+        if logs and (folder := self._keeps()) is not None:
+            keep(folder, chunk_keys(self.plan, chunk), logs)
         if judge is None:
-            return records
+            return tuple(records.values())
         self._verdicts = self._verdicts or judge.build()
-        return judged(records, self._verdicts([seen.picture for seen in last]))
+        pictures = [seen.picture for seen in last.values()]
+        return judged(tuple(records.values()), self._verdicts(pictures))
 
     def close(self) -> None:
         """Close the envs."""
         self._lanes.close()
+
+    def _keeps(self) -> Path | None:
+        video = self.plan.options.video
+        return None if video is None else video.flown
+
+    def _flown(self, chunk: Chunk) -> dict[int, Again]:
+        folder = self._keeps()
+        if folder is None or not chunk.film:
+            return {}
+        return kept(folder, chunk_keys(self.plan, chunk), chunk.film)
 
     def _policy(self, index: int) -> Policy | None:
         build = self.plan.policies[index].build
@@ -236,7 +260,7 @@ class ChunkRunner:
             raise ConfigError(f"'{entry.name}' needs either a policy or an agent")
         return entry.agent(spec)
 
-    def _cameras(self, chunk: Chunk, envs: Sequence[Env]) -> dict[int, FrameCollector]:
+    def _cameras(self, chunk: Chunk, envs: Mapping[int, Env]) -> dict[int, FrameCollector]:
         video = self.plan.options.video
         if video is None:
             return {}
@@ -247,7 +271,7 @@ class ChunkRunner:
 
     def _write_clips(
         self,
-        records: Sequence[TrialRecord],
+        records: Mapping[int, TrialRecord],
         cameras: Mapping[int, FrameCollector],
         rate_hz: float,
     ) -> None:

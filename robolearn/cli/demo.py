@@ -42,6 +42,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PRACTICE = "practice/pusht_demo.yaml"
 # A third policy, so that there is an order to be trusted: the same recipe, stopped early.
 YOUNG_UPDATES, YOUNG_STARTS = 500, 15
+# Of every policy and world: a failure and a success of usual length.
+CLIPS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,7 @@ def _evaluate(ctx: Context) -> None:
         *("--suite", _config("eval/pusht.yaml")),
         *("--worlds", "gym_pusht", "pusht_reference", "pusht_ur5e"),
         *("--out", ctx.path("evaluate"), "--workers", "2", "--batch", "10", "--repeat"),
+        *("--videos", str(CLIPS)),
     )
 
 

@@ -58,6 +58,7 @@ from sim.tasks.pusht import PushT
 from sim.world_name import WorldName
 
 USUAL = EvaluateOptions()
+FLOWN = ".flown"
 # Chunks as the policy says, one after the other.
 AS_TRAINED = Execution()
 
@@ -373,9 +374,15 @@ def rollout_options(options: EvaluateOptions, out: Path, suite: Suite, plan: str
         address=options.address,
         batch=options.batch,
         plan=plan,
-        video=VideoPlan(out / "videos", ClipWriter(), options.videos) if options.videos else None,
+        video=_videos(options, out),
         judge=judge,
     )
+
+
+def _videos(options: EvaluateOptions, out: Path) -> VideoPlan | None:
+    folder = out / "videos"
+    video = VideoPlan(folder, ClipWriter(), options.videos, flown=folder / FLOWN)
+    return video if options.videos else None
 
 
 def _world_words(name: str) -> str:

@@ -6,11 +6,14 @@ import dataclasses
 import logging
 
 import numpy as np
+import pytest
 
 from eval.filming import choose, film
+from eval.trials.flown import CommandLog, keep, kept
 from eval.trials.rollouts import Options, Plan, VideoPlan, evaluate
 from eval.trials.table import TrialStore, read_trials
-from tests.eval.mocks import conditions
+from robolearn.types import Command
+from tests.eval.mocks import MockEnv, conditions
 from tests.eval.report_folder import trial
 from tests.eval.trials.test_rollouts import CRITIC, FLOW, OPTIONS, A
 
@@ -94,3 +97,73 @@ def test_a_trial_that_does_not_repeat_itself_gets_no_clip(tmp_path, caplog):
     assert _film(tmp_path, "changed") == ()
     assert list((tmp_path / "videos").iterdir()) == []
     assert {r.video for r in read_trials(tmp_path)} == {""}
+
+
+class NoPolicy:
+    """Stands where the policy was."""
+
+    def __call__(self):
+        raise AssertionError("the policy was asked once more")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_was_commanded_is_flown_again_without_the_policy(tmp_path, workers):
+    def filmed(policies, folder):
+        video = VideoPlan(folder / "videos", Writes(), 3, 32, 2, flown=folder / "flown")
+        options = dataclasses.replace(OPTIONS, video=video, workers=workers)
+        starts = {"a": conditions(10)}
+        with TrialStore(tmp_path) as store:
+            evaluate([FLOW, CRITIC], [A], starts, store, options)
+            return film(Plan(policies, (A,), options), starts, store)
+
+    absent = tuple(dataclasses.replace(p, build=NoPolicy()) for p in (FLOW, CRITIC))
+    clips = filmed(absent, tmp_path)
+    assert len(clips) == 6
+    assert not (tmp_path / "flown").exists()
+    # The same pictures as those of whole chunks.
+    texts = {f.name: f.read_text() for f in (tmp_path / "videos").iterdir()}
+    assert filmed((FLOW, CRITIC), tmp_path / "later") == clips
+    assert {f.name: f.read_text() for f in (tmp_path / "later/videos").iterdir()} == texts
+
+
+def test_commands_that_cannot_be_read_are_flown_as_a_chunk(tmp_path):
+    video = VideoPlan(tmp_path / "videos", Writes(), 3, 32, 2, flown=tmp_path / "flown")
+    options = dataclasses.replace(OPTIONS, video=video)
+    starts = {"a": conditions(10)}
+    with TrialStore(tmp_path) as store:
+        evaluate([FLOW], [A], starts, store, options)
+        files = sorted((tmp_path / "flown").iterdir())
+        assert len(files) == 3
+        files[0].write_bytes(b"")
+        files[1].write_bytes(files[1].read_bytes()[:99])
+        files[2].unlink()
+        assert len(film(Plan((FLOW,), (A,), options), starts, store)) == 3
+
+
+def test_commands_come_back_bit_for_bit(tmp_path):
+    rng = np.random.default_rng(0)
+    logs = [CommandLog(), CommandLog(), CommandLog()]
+    for log, steps in zip(logs, (5, 3, 0), strict=True):
+        log.commands = [
+            Command(7 + i, {"a": rng.normal(size=2), "b/c": rng.normal(size=(1, 3))}, 10 * i, "x")
+            for i in range(steps)
+        ]
+    keep(tmp_path, ["k", 1], logs)
+    assert kept(tmp_path, ["k", 2], [0]) == {}
+    assert kept(tmp_path, ["k", 1], [3]) == {}
+    env = MockEnv("a", "", None)
+    env.reset(conditions(1)[0], rng)
+    seen = env.observe()
+    found = kept(tmp_path, ["k", 1], [1, 0])
+    assert list(found) == [1, 0]
+    for lane, agent in found.items():
+        for _ in range(2):
+            agent.reset(0)
+            for want in logs[lane].commands:
+                command = agent.decide(seen, None)
+                assert (command.seq, command.due_ns) == (want.seq, want.due_ns)
+                assert {k: v.tobytes() for k, v in command.action.items()} == {
+                    k: v.tobytes() for k, v in want.action.items()
+                }
+        # What goes on for longer holds still.
+        assert agent.decide(seen, None) is command

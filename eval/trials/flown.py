@@ -1,0 +1,120 @@
+"""Keeps what the trials of a chunk commanded until clips are made.
+
+trial --commands--> FOLDER/<chunk>.npz --> the trial once more, alone, with a camera
+
+A policy answers a whole batch at once, and the shape of a batch is part of its bits: to have one
+trial's commands again, all of its chunk would have to be flown. A world depends on nothing but the
+start and the commands.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robolearn.config import config_hash
+from robolearn.files import replacing
+from robolearn.types import (
+    Command,
+    EpisodeHeader,
+    Observation,
+    Outcome,
+    PolicyInput,
+    PolicyOutput,
+    Tick,
+)
+
+SOURCE = "replay"
+
+
+@dataclass(slots=True)
+class CommandLog:
+    """Writes down every command of an episode."""
+
+    commands: list[Command] = field(default_factory=list[Command])
+
+    def on_start(self, episode: EpisodeHeader) -> None:
+        """Forget the last episode."""
+        del episode
+        self.commands = []
+
+    def on_tick(self, tick: Tick) -> None:
+        """One more."""
+        self.commands.append(tick.command)
+
+    def on_end(self, outcome: Outcome) -> None:
+        """Nothing to do."""
+
+    def on_abort(self, error: BaseException) -> None:
+        """Nothing to do."""
+
+
+@dataclass(slots=True)
+class Again:
+    """An agent that commands what was commanded before, bit for bit, and then holds the last."""
+
+    name: str
+    commands: Sequence[Command]
+    _tick: int = 0
+
+    def reset(self, seed: int) -> None:
+        """Back to the first command."""
+        del seed
+        self._tick = 0
+
+    def request(self, observation: Observation) -> PolicyInput | None:
+        """Nothing is inferred."""
+        del observation
+        return None
+
+    def decide(self, observation: Observation, reply: PolicyOutput | None) -> Command:
+        """The next command."""
+        del observation, reply
+        tick, self._tick = self._tick, self._tick + 1
+        return self.commands[min(tick, len(self.commands) - 1)]
+
+
+def keep(folder: Path, chunk: Sequence[Any], logs: Sequence[CommandLog]) -> None:
+    """Write the commands of the trials of the keys ``chunk``, a log each."""
+    values: dict[str, Any] = {}
+    for lane, log in enumerate(logs):
+        values[f"{lane}/when"] = np.array([(c.seq, c.due_ns) for c in log.commands], np.int64)
+        for name in log.commands[0].action if log.commands else ():
+            values[f"{lane}/action/{name}"] = np.stack([c.action[name] for c in log.commands])
+    buffer = io.BytesIO()
+    np.savez(buffer, **values)
+    folder.mkdir(parents=True, exist_ok=True)
+    with replacing(_file(folder, chunk)) as fresh:
+        fresh.write_bytes(buffer.getvalue())
+
+
+def kept(folder: Path, chunk: Sequence[Any], lanes: Sequence[int]) -> dict[int, Again]:
+    """What the trials ``lanes`` of the keys ``chunk`` commanded; empty where it is not there, such
+    as on another machine.
+    """
+    try:
+        with np.load(_file(folder, chunk), allow_pickle=False) as found:
+            return {lane: _again(found, lane) for lane in lanes}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return {}
+
+
+def _again(found: Mapping[str, Any], lane: int) -> Again:
+    when = found[f"{lane}/when"].tolist()
+    prefix = f"{lane}/action/"
+    actions = {key[len(prefix) :]: found[key] for key in found if key.startswith(prefix)}
+    commands = [
+        Command(seq, {name: rows[tick] for name, rows in actions.items()}, due_ns, SOURCE)
+        for tick, (seq, due_ns) in enumerate(when)
+    ]
+    return Again("again", commands)
+
+
+def _file(folder: Path, chunk: Sequence[Any]) -> Path:
+    return folder / f"{config_hash(list(chunk))}.npz"
