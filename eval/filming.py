@@ -1,7 +1,7 @@
 """Clips of an evaluation: which episodes are worth looking at, chosen by rule after the trials.
 
 The chosen episodes are run again, bit for bit, with a camera, by what they commanded the first time
-(:mod:`eval.trials.flown`): what is filmed is the trial that counted, and trials that nobody will
+(:mod:`eval.trials.clips`): what is filmed is the trial that counted, and trials that nobody will
 look at cost nothing. Where their commands are not known any more the chunk is run again as a whole,
 which depends on nothing but itself.
 """

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,8 +20,8 @@ from typing import Literal, cast
 
 import numpy as np
 
+from eval.trials.clips import Again, CommandLog, VideoPlan, keep, kept
 from eval.trials.executors import Done, WorkerFailedError, run_in_process, run_in_workers
-from eval.trials.flown import Again, CommandLog, keep, kept
 from eval.trials.instruments import (
     CountingInference,
     FrameCollector,
@@ -36,7 +35,6 @@ from eval.trials.progress import Progress, Tally
 from eval.trials.ray_executor import run_on_ray
 from eval.trials.table import TrialKey, TrialStore, key_of
 from robolearn.agents.execution import Execution
-from robolearn.config import config_hash
 from robolearn.contracts import Agent, Env, Policy, Subscriber
 from robolearn.errors import ConfigError
 from robolearn.files import replacing
@@ -86,31 +84,6 @@ class WorldEntry:
     engine: str
     build: Callable[[], Env]
     instruction: str = ""
-
-
-# Writes the clip of an episode; the last number is frames per second. Picklable.
-VideoWriter = Callable[[Path, Sequence[Picture], float], None]
-
-
-@dataclass(frozen=True, slots=True)
-class VideoPlan:
-    """Film at most ``clips`` episodes of every policy and world (:mod:`eval.filming`).
-
-    ``flown``: where the commands of trials are kept until then, so that those that are filmed are
-    flown alone; None: nowhere, the others of their chunks are flown with them.
-    """
-
-    folder: Path
-    write: VideoWriter
-    clips: int = 4
-    size: int = 192
-    every: int = 2
-    flown: Path | None = None
-
-    def name(self, record: TrialRecord) -> str:
-        """The file name of a trial's clip; no other trial has it."""
-        words = re.sub(r"[^\w.,=~+-]", "_", f"{record.policy}-{record.env}-{record.condition}")
-        return f"{words}-{config_hash(key_of(record))[:8]}.mp4"
 
 
 @dataclass(frozen=True, slots=True)

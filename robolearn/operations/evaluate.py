@@ -24,10 +24,11 @@ from eval.preregistration import Registered, keep_plan, read_plan
 from eval.report.data import SUMMARY_FILE, EvaluationData, evaluation_data
 from eval.report.markdown import evaluation_document
 from eval.trials import rollouts
+from eval.trials.clips import VideoPlan
 from eval.trials.export import to_csv, write_parquet
 from eval.trials.planned import counts_by_plan, require_one_plan, require_planned
 from eval.trials.progress import Progress
-from eval.trials.rollouts import Options, Plan, PolicyEntry, VideoPlan, WorldEntry
+from eval.trials.rollouts import Options, Plan, PolicyEntry, WorldEntry
 from eval.trials.suites import Suite, moved, repeated
 from eval.trials.table import TrialStore, key_of
 from robolearn.agents.execution import Execution

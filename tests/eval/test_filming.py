@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from eval.filming import choose, film
-from eval.trials.flown import CommandLog, keep, kept
-from eval.trials.rollouts import Options, Plan, VideoPlan, evaluate
+from eval.trials.clips import CommandLog, VideoPlan, keep, kept
+from eval.trials.rollouts import Options, Plan, evaluate
 from eval.trials.table import TrialStore, read_trials
 from robolearn.types import Command
 from tests.eval.mocks import MockEnv, conditions

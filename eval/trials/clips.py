@@ -1,4 +1,4 @@
-"""Keeps what the trials of a chunk commanded until clips are made.
+"""Says how trials are filmed, and keeps what they commanded until their clips are made.
 
 trial --commands--> FOLDER/<chunk>.npz --> the trial once more, alone, with a camera
 
@@ -10,16 +10,19 @@ start and the commands.
 from __future__ import annotations
 
 import io
+import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from eval.trials.table import key_of
 from robolearn.config import config_hash
 from robolearn.files import replacing
+from robolearn.shapes import Picture
 from robolearn.types import (
     Command,
     EpisodeHeader,
@@ -28,9 +31,35 @@ from robolearn.types import (
     PolicyInput,
     PolicyOutput,
     Tick,
+    TrialRecord,
 )
 
 SOURCE = "replay"
+
+
+# Writes the clip of an episode; the last number is frames per second. Picklable.
+VideoWriter = Callable[[Path, Sequence[Picture], float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class VideoPlan:
+    """Film at most ``clips`` episodes of every policy and world (:mod:`eval.filming`).
+
+    ``flown``: where the commands of trials are kept until then, so that those that are filmed are
+    flown alone; None: nowhere, the others of their chunks are flown with them.
+    """
+
+    folder: Path
+    write: VideoWriter
+    clips: int = 4
+    size: int = 192
+    every: int = 2
+    flown: Path | None = None
+
+    def name(self, record: TrialRecord) -> str:
+        """The file name of a trial's clip; no other trial has it."""
+        words = re.sub(r"[^\w.,=~+-]", "_", f"{record.policy}-{record.env}-{record.condition}")
+        return f"{words}-{config_hash(key_of(record))[:8]}.mp4"
 
 
 @dataclass(slots=True)
