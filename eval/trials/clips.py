@@ -10,6 +10,7 @@ start and the commands.
 from __future__ import annotations
 
 import io
+import logging
 import re
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,8 @@ from robolearn.types import (
     Tick,
     TrialRecord,
 )
+
+log = logging.getLogger(__name__)
 
 SOURCE = "replay"
 
@@ -110,17 +113,23 @@ class Again:
 
 
 def keep(folder: Path, chunk: Sequence[Any], logs: Sequence[CommandLog]) -> None:
-    """Write the commands of the trials of the keys ``chunk``, a log each."""
+    """Write the commands of the trials of the keys ``chunk``, a log each. Where there is no room
+    for them that is told: trials count without.
+    """
     values: dict[str, Any] = {}
-    for lane, log in enumerate(logs):
-        values[f"{lane}/when"] = np.array([(c.seq, c.due_ns) for c in log.commands], np.int64)
-        for name in log.commands[0].action if log.commands else ():
-            values[f"{lane}/action/{name}"] = np.stack([c.action[name] for c in log.commands])
+    for lane, flown in enumerate(logs):
+        commands = flown.commands
+        values[f"{lane}/when"] = np.array([(c.seq, c.due_ns) for c in commands], np.int64)
+        for name in commands[0].action if commands else ():
+            values[f"{lane}/action/{name}"] = np.stack([c.action[name] for c in commands])
     buffer = io.BytesIO()
     np.savez(buffer, **values)
-    folder.mkdir(parents=True, exist_ok=True)
-    with replacing(_file(folder, chunk)) as fresh:
-        fresh.write_bytes(buffer.getvalue())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(_file(folder, chunk)) as fresh:
+            fresh.write_bytes(buffer.getvalue())
+    except OSError as error:
+        log.warning("commands are not kept (%s): filming flies whole batches again", error)
 
 
 def kept(folder: Path, chunk: Sequence[Any], lanes: Sequence[int]) -> dict[int, Again]:

@@ -381,9 +381,12 @@ def rollout_options(options: EvaluateOptions, out: Path, suite: Suite, plan: str
 
 
 def _videos(options: EvaluateOptions, out: Path) -> VideoPlan | None:
+    if not options.videos:
+        return None
     folder = out / "videos"
-    video = VideoPlan(folder, ClipWriter(), options.videos, flown=folder / FLOWN)
-    return video if options.videos else None
+    # Machines of a Ray cluster would keep what nobody reads.
+    flown = folder / FLOWN if options.executor == "processes" else None
+    return VideoPlan(folder, ClipWriter(), options.videos, flown=flown)
 
 
 def _world_words(name: str) -> str:

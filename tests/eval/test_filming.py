@@ -140,6 +140,17 @@ def test_commands_that_cannot_be_read_are_flown_as_a_chunk(tmp_path):
         assert len(film(Plan((FLOW,), (A,), options), starts, store)) == 3
 
 
+def test_trials_count_also_where_commands_cannot_be_kept(tmp_path, caplog):
+    (tmp_path / "flown").write_text("a file")
+    video = VideoPlan(tmp_path / "videos", Writes(), 3, 32, 2, flown=tmp_path / "flown")
+    options = dataclasses.replace(OPTIONS, video=video)
+    starts = {"a": conditions(10)}
+    with TrialStore(tmp_path) as store:
+        assert len(evaluate([FLOW], [A], starts, store, options)) == 10
+        assert "commands are not kept" in caplog.text
+        assert len(film(Plan((FLOW,), (A,), options), starts, store)) == 3
+
+
 def test_commands_come_back_bit_for_bit(tmp_path):
     rng = np.random.default_rng(0)
     logs = [CommandLog(), CommandLog(), CommandLog()]
