@@ -36,6 +36,7 @@ class PairedConditions:
 class PairedTask:
     """One suite in both worlds."""
 
+    # Rates over the conditions that every policy was tried under in both worlds.
     table: TaskTable
     by: By
     conditions: tuple[PairedConditions, ...]
@@ -49,14 +50,36 @@ def paired_tasks(
     """One task per suite that was tried in both worlds.
 
     ``real``, ``sim``: trials of one world each. Raises :class:`DataError`, with the reason, for
-    suites that differ, worlds in several versions, policies that are called otherwise, trials that
-    do not pair up, that ran at once on one arm, and for sides that are swapped.
+    suites that differ, worlds in several versions, policies that are called otherwise or stand
+    there twice, trials that do not pair up, that ran at once on one arm, policies that share no
+    condition, and for sides that are swapped.
     """
+    return tuple(_task(paired) for paired in _paired(real, sim, by))
+
+
+def require_paired(real: Sequence[TrialRecord], sim: Sequence[TrialRecord], by: By) -> None:
+    """Refuse what :func:`paired_tasks` refuses, but policies that share no condition."""
+    _paired(real, sim, by)
+
+
+@dataclass(frozen=True, slots=True)
+class _Paired:
+    """The trials of one suite that count, and how they pair up."""
+
+    real: Sequence[TrialRecord]
+    sim: Sequence[TrialRecord]
+    by: By
+    conditions: tuple[PairedConditions, ...]
+    notes: tuple[str, ...]
+
+
+def _paired(real: Sequence[TrialRecord], sim: Sequence[TrialRecord], by: By) -> tuple[_Paired, ...]:
     _check_sides(real, sim)
-    suites = _shared_suites(real, sim)
+    # One arm runs all suites.
+    clocks = check_clocks(real)
     return tuple(
-        _task([r for r in real if r.suite == s], [r for r in sim if r.suite == s], by)
-        for s in suites
+        _pair_up([r for r in real if r.suite == s], [r for r in sim if r.suite == s], by, clocks)
+        for s in _shared_suites(real, sim)
     )
 
 
@@ -95,8 +118,10 @@ def _shared_suites(real: Sequence[TrialRecord], sim: Sequence[TrialRecord]) -> l
     )
 
 
-def _task(real: Sequence[TrialRecord], sim: Sequence[TrialRecord], by: By) -> PairedTask:
-    notes = list(check_clocks(real))
+def _pair_up(
+    real: Sequence[TrialRecord], sim: Sequence[TrialRecord], by: By, clocks: Sequence[str]
+) -> _Paired:
+    notes = list(clocks)
     own_real = _counted(real, "real", notes)
     own_sim = _counted(sim, "simulated", notes)
     if not (own_real and own_sim):
@@ -110,12 +135,6 @@ def _task(real: Sequence[TrialRecord], sim: Sequence[TrialRecord], by: By) -> Pa
             f"'{unpaired[0]}' was tried under no condition in both worlds; evaluate it with the"
             " conditions of the real trials"
         )
-    for label, side in (("real", own_real), ("simulated", own_sim)):
-        paired = {(c.policy, name) for c in conditions for name in c.real}
-        alone = sum(r.policy in policies and (r.policy, r.condition) not in paired for r in side)
-        if alone:
-            notes.append(f"{label}: {alone} trials of conditions that the other world lacks do not"
-                         " count in the rates")  # fmt: skip
     judges = [sorted({r.judge or "the world" for r in side}) for side in (own_real, own_sim)]
     if judges[0] != judges[1]:
         notes.append(
@@ -124,14 +143,62 @@ def _task(real: Sequence[TrialRecord], sim: Sequence[TrialRecord], by: By) -> Pa
         )
     if {r.kind for r in own_real} == {"sim"}:
         notes.append(f"reality is a simulated world here: '{own_real[0].env}'")
-    task = own_real[0].suite.partition("@")[0] or own_real[0].env
-    starts = starts_of([c.real for c in conditions], [c.sim for c in conditions])
+    return _Paired(own_real, own_sim, by, conditions, tuple(notes))
+
+
+def _task(paired: _Paired) -> PairedTask:
+    notes = list(paired.notes)
+    rated = _rated(paired.conditions, notes)
+    policies = {c.policy for c in paired.conditions}
+    both = {(c.policy, name) for c in paired.conditions for name in c.real}
+    counted = {(c.policy, name) for c in rated for name in c.real}
+    for label, side in (("real", paired.real), ("simulated", paired.sim)):
+        tried = [(r.policy, r.condition) for r in side if r.policy in policies]
+        for words, n in (
+            ("the other world lacks", sum(t not in both for t in tried)),
+            ("another policy lacks", sum(t in both and t not in counted for t in tried)),
+        ):
+            if n:
+                notes.append(f"{label}: {n} trials of conditions that {words} do not count in the"
+                             " rates")  # fmt: skip
+    task = paired.real[0].suite.partition("@")[0] or paired.real[0].env
+    starts = starts_of([c.real for c in rated], [c.sim for c in rated])
+    by = paired.by
     pairs = tuple(
         PolicyPair(c.policy, (_outcomes(c.real, by),), (_outcomes(c.sim, by),), (own,))
-        for c, own in zip(conditions, starts, strict=True)
+        for c, own in zip(rated, starts, strict=True)
     )
-    return PairedTask(
-        TaskTable(task, pairs), by, conditions, tuple(f"{task}: {n}" for n in dict.fromkeys(notes))
+    told = tuple(f"{task}: {n}" for n in dict.fromkeys(notes))
+    return PairedTask(TaskTable(task, pairs), by, paired.conditions, told)
+
+
+def _rated(
+    conditions: Sequence[PairedConditions], notes: list[str]
+) -> tuple[PairedConditions, ...]:
+    """What rates are taken over: the conditions of all policies. Policies that were tried from
+    starts of their own would differ by how hard these are, alike in both worlds.
+    """
+    shared = set.intersection(*(set(c.real) for c in conditions))
+    fewest = min(conditions, key=lambda c: len(c.real))
+    if not shared:
+        raise DataError(
+            "no condition was tried by every policy in both worlds: their rates would differ by"
+            f" how hard their starts are. Try them from the same ones ('{fewest.policy}' has the"
+            f" fewest: {len(fewest.real)})"
+        )
+    if any(len(c.real) > len(shared) for c in conditions):
+        notes.append(
+            f"rates are taken over the {len(shared)} conditions that every policy was tried under"
+            f" in both worlds ('{fewest.policy}' under {len(fewest.real)})"
+        )
+    return tuple(
+        PairedConditions(
+            c.policy,
+            {name: v for name, v in c.real.items() if name in shared},
+            {name: v for name, v in c.sim.items() if name in shared},
+            c.only_simulated,
+        )
+        for c in conditions
     )
 
 
@@ -171,6 +238,13 @@ def _shared_policies(
             f"no policy was tried in both worlds: {', '.join(hashes[0])} in reality,"
             f" {', '.join(hashes[1])} in simulation"
         )
+    for name in shared:
+        same = [n for n in shared if hashes[0][n] == hashes[0][name]]
+        if len(same) > 1:
+            raise DataError(
+                f"{' and '.join(repr(n) for n in same)} are one policy ({hashes[0][name]}), which"
+                " would count more than once: leave the trials of all names but one out"
+            )
     for words, mine in (("real", hashes[0]), ("simulated", hashes[1])):
         alone = [name for name in mine if name not in shared]
         if alone:

@@ -19,7 +19,7 @@ from eval.trials.progress import Progress
 from eval.trials.suites import Suite
 from eval.trust.causes.cells import Shift, cells_of
 from eval.trust.causes.report import CausesReport, causes_report
-from eval.trust.pairing import By, paired_tasks
+from eval.trust.pairing import By, require_paired
 from robolearn.agents.execution import Execution
 from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.operations.builders import env_builder, expert_noise
@@ -153,7 +153,7 @@ def causes_of_trials(
     (world,) = plain
     suites = {r.suite for r in sims[world]}
     mine = [r for r in real if r.suite in suites] or real
-    paired_tasks(mine, sims[world], by)  # Whether both sides belong together at all.
+    require_paired(mine, sims[world], by)  # Whether both sides belong together at all.
     shifts = tuple(known.values())
     cells = cells_of(mine, sims, world, shifts, by)
     return causes_report(cells, shifts, world, by=by, left_out=left_out, seed=seed)

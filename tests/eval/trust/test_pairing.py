@@ -16,7 +16,8 @@ from eval.preregistration import FOLDER, Preregistration, write_plan
 from eval.rule import Rule
 from eval.trials.table import TrialStore
 from eval.trust.agreement import agreement
-from eval.trust.pairing import paired_tasks
+from eval.trust.pairing import paired_tasks, require_paired
+from eval.trust.report import trust_report
 from robolearn.cli.main import main
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
@@ -91,6 +92,53 @@ def test_what_does_not_belong_together_is_refused(real, sim, said) -> None:
         paired_tasks(real, sim)
 
 
+def test_one_policy_under_two_names_counts_once() -> None:
+    """Five policies show no reliable order; the same five under two names each passed for ten."""
+    five = NAMES[:1] + NAMES[2:5] + NAMES[6:]
+
+    def doubled(kind: str) -> list[TrialRecord]:
+        found = trials(kind, names=five)
+        return found + [dataclasses.replace(r, policy=f"copy of {r.policy}") for r in found]
+
+    with pytest.raises(DataError, match="'p0' and 'copy of p0' are one policy"):
+        paired_tasks(doubled("robot"), doubled("sim"))
+    with pytest.raises(DataError, match=r"is called 'p0' in simulation .*; give it one name"):
+        paired_tasks(doubled("robot"), trials("sim", names=five))
+
+
+def of_starts_alone(kind: str, rng: np.random.Generator, first: int) -> list[TrialRecord]:
+    """Of eight policies that are all the same: success depends on the start. ``p3`` was tried under
+    the conditions from ``3 * first`` on, and so on.
+    """
+    world = {"sim": "scene", "robot": "cell"}[kind]
+    return [
+        trial(f"p{k}", world, i, float(good), good, kind=kind, episode=f"{k}-{i}" * (kind != "sim"))
+        for k in range(8)
+        for i in range(k * first, k * first + 40)
+        if (good := bool(rng.random() < (i // 20 + 0.5) / (7 * first / 20 + 2))) is not None
+    ]
+
+
+def test_policies_are_compared_from_the_same_starts() -> None:
+    """Rates of other starts differ by how hard these are, in both worlds alike: policies that are
+    all the same were found to be ranked reliably.
+    """
+    rng = np.random.default_rng(3)
+    real, sim = (of_starts_alone(kind, rng, 40) for kind in ("robot", "sim"))
+    with pytest.raises(DataError, match="no condition was tried by every policy"):
+        paired_tasks(real, sim)
+    require_paired(real, sim, "success")
+    real, sim = (of_starts_alone(kind, rng, 5) for kind in ("robot", "sim"))
+    (task,) = paired_tasks(real, sim)
+    assert task.table.real_trials == task.table.sim_trials == (5, 5)
+    assert any("rates are taken over the 5 conditions" in n for n in task.notes)
+    assert any("real: 280 trials of conditions that another policy lacks" in n for n in task.notes)
+    # Start by start every one says something.
+    assert agreement(task)[-1].conditions == 320
+    report = trust_report([task.table]).tasks[0]
+    assert report.judgement.verdict == "not shown"
+
+
 def at_times(kind: str, gap_s: float, duration_s: float) -> list[TrialRecord]:
     begin = datetime(2026, 3, 1, 9, tzinfo=UTC)
     return [
@@ -123,6 +171,23 @@ def test_an_arm_does_one_trial_at_a_time() -> None:
         bad = [dataclasses.replace(r, started=word) for r in trials("robot")]
         with pytest.raises(DataError, match=said):
             paired_tasks(bad, sim)
+
+
+def test_an_arm_does_one_trial_at_a_time_of_all_suites() -> None:
+    """The second suite's trials ran between those of the first, on the same arm."""
+    first = at_times("robot", 40.0, 30.0)
+    second = [
+        dataclasses.replace(
+            r,
+            suite="lift@1",
+            episode=f"lift-{r.episode}",
+            started=(datetime.fromisoformat(r.started) + timedelta(seconds=10)).isoformat(),
+        )
+        for r in first
+    ]
+    sim = [*trials("sim"), *trials("sim", suite="lift@1")]
+    with pytest.raises(DataError, match="two trials ran at once on 'cell'"):
+        paired_tasks([*first, *second], sim)
 
 
 def folder(path: Path, records: Sequence[TrialRecord]) -> str:
