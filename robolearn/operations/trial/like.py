@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from eval.blinded.plan import FILE_NAME as PLAN_FILE
-from eval.blinded.plan import read_locked, require_unblinded
+from eval.blinded.plan import TrialPlan, read_locked, require_unblinded
 from eval.plain import write_text
 from eval.summary import own_trials
 from eval.trials import rollouts
@@ -39,6 +39,7 @@ from robolearn.operations.evaluate import (
 )
 from robolearn.operations.evaluate_options import EvaluateOptions
 from robolearn.operations.suites import open_suite
+from robolearn.operations.trial.begun import Begun, go_on, measured
 from robolearn.operations.trial.planned import KEPT
 from robolearn.seeding import child_seed
 from robolearn.types import Condition, TrialRecord
@@ -91,25 +92,36 @@ def evaluate_like(
 ) -> LikeResult:
     """Simulate every policy from the starts of its real trials in ``like``; resumes.
 
-    Of blinded trials (once they are unblinded) suite, length and execution are the plan's, of a
-    deployment the execution is its own.
-    :class:`ConfigError` for options that make no sense here, :class:`DataError` for trials without
-    measured starts, of another suite, or of none of the policies.
+    Of blinded trials (once they are unblinded) suite, length, instruction and execution are the
+    plan's, of a deployment the execution is its own.
+    :class:`ConfigError` for options that make no sense here, and for an ``out`` that was begun from
+    other starts; :class:`DataError` for trials without measured starts, of another suite, or of
+    none of the policies.
     """
     if options.plan is not None or options.conditions is not None or options.repeat:
         raise ConfigError("like: the starts are those of the real trials; leave plan, conditions"
                           " and repeat out")  # fmt: skip
     real = real_trials(like, how.real_world)
-    suite, execution = like_suite(like, options), _execution(like, execution)
+    plan = read_locked(like).plan if (like / PLAN_FILE).is_file() else None
+    suite, execution = like_suite(like, options), _execution(like, plan, execution)
     names = options.worlds or (suite.config.source_world,)
     at_goal = worlds_at_goals(runs, names, suite)
     policies = policy_entries(runs, options, execution, suite, at_goal)
     worlds = world_entries(runs, at_goal, suite)
     starts = {p.name: _starts(p, real, suite, how) for p in policies}
     asked = dataclasses.replace(options, videos=0)
-    rolled = rollout_options(asked, out, suite, "")
+    rolled, said = rollout_options(asked, out, suite, ""), suite.config.instruction
+    if plan is not None:
+        rolled = dataclasses.replace(rolled, max_steps=plan.max_steps)
+        worlds = [
+            dataclasses.replace(w, instruction=plan.instruction) if w.instruction == said else w
+            for w in worlds
+        ]
+        said = plan.instruction
+    mine = [r for r in real if r.policy_hash in {p.hash for p in policies}]
     found: list[TrialRecord] = []
     with TrialStore(out) as store:
+        go_on(out, Begun(how.position_m, how.angle_rad, rolled.max_steps, said, measured(mine)))
         for policy in policies:
             conditions = {w.name: starts[policy.name] for w in worlds}
             found += rollouts.evaluate([policy], worlds, conditions, store, rolled, on_progress)
@@ -143,12 +155,12 @@ def like_suite(like: Path, options: EvaluateOptions) -> Suite:
     return open_suite(options.suite or kept)
 
 
-def _execution(like: Path, execution: Execution) -> Execution:
+def _execution(like: Path, plan: TrialPlan | None, execution: Execution) -> Execution:
     """The one that was asked for, else that of the trials' plan, or of their deployment."""
     if execution != AS_TRAINED:
         return execution
-    if (like / PLAN_FILE).is_file():
-        return read_locked(like).plan.execution
+    if plan is not None:
+        return plan.execution
     return _deployed(like) if (like / DOCUMENT).is_file() else execution
 
 

@@ -21,6 +21,7 @@ from robolearn.operations.trust.trials import trust_of_trials
 from tests.episodes import small_episode
 from tests.hardware.lab import CONFIG
 from tests.mocks import WalkPolicy
+from tests.robolearn.operations.trial.toy import plan_toy
 
 SUITE = CONFIG.parents[1] / "eval" / "pusht.yaml"
 
@@ -34,7 +35,7 @@ def short(monkeypatch):
     )
 
 
-def real_trials(folder, suite, shift=0.004):
+def real_trials(folder, suite, shift=0.004, number=0):
     """Trials by the expert on a robot that were placed a little off; one start was tried twice."""
     simulated = by_the_expert()
     with TrialStore(folder) as table:
@@ -42,7 +43,7 @@ def real_trials(folder, suite, shift=0.004):
             x, y, yaw = condition.poses["block/pose"]
             achieved = {"block/pose": (x + shift, y, yaw)}
             more = {"env": "cell", "env_hash": "c", "engine": "robot", "kind": "robot"}
-            more |= {"code": "", "libraries": "", "achieved": achieved, "episode": f"e{i}"}
+            more |= {"code": "", "libraries": "", "achieved": achieved, "episode": f"e{number}-{i}"}
             table.add([dataclasses.replace(simulated, condition=condition.id, **more)])
 
 
@@ -78,6 +79,60 @@ def test_starts_are_the_measured_ones_and_pair_up(tmp_path, short):
     ).trials == read_trials(tmp_path / "sim")
     trust = trust_of_trials([tmp_path / "real"], [tmp_path / "sim"])
     assert trust.report.tasks[0].agreement[0].conditions == 2
+
+
+def test_a_folder_goes_on_with_the_same_starts_alone(tmp_path, short):
+    """Trials from other starts, or with other noise, had passed for those that were asked for."""
+    suite, out = load_suite(SUITE), tmp_path / "sim"
+    real_trials(tmp_path / "real", suite)
+    real_trials(tmp_path / "moved", suite, shift=0.01)
+    real_trials(tmp_path / "more", suite)
+    real_trials(tmp_path / "more", suite, number=1)
+    options = EvaluateOptions(suite=SUITE, worlds=("gym_pusht",), workers=0)
+    how = LikeOptions(rollouts=1)
+
+    def simulated(real, how=how):
+        return len(evaluate_like(["scripted"], tmp_path / real, out, options, how=how).trials)
+
+    assert simulated("real") == 3
+    for real, odd, said in (
+        ("moved", how, r"trial 1 of pusht-0000 began at .*; give another folder"),
+        (
+            "real",
+            dataclasses.replace(how, position_m=0.01),
+            r"noise of positions \[m\] 0\.0003, no",
+        ),
+        ("real", dataclasses.replace(how, angle_rad=0.0), r"noise of angles \[rad\] 0\.0017, now"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            simulated(real, odd)
+    assert len(read_trials(out)) == 3
+    # More trials from the same starts, and more rollouts, are more of the same.
+    assert simulated("more") == 6
+    assert simulated("real", dataclasses.replace(how, rollouts=2)) == 6
+    assert len(read_trials(out)) == 9
+    (out / "like.json").write_text("[]")
+    with pytest.raises(DataError, match=r"like\.json' must hold a JSON object"):
+        simulated("real")
+
+
+def test_length_and_instruction_are_those_of_the_plan(tmp_path, monkeypatch):
+    """Real trials were cut after eight steps; simulated ones went on for the suite's 300."""
+    suite = load_suite(SUITE)
+    plan_toy(tmp_path / "real", instruction="push it")
+    real_trials(tmp_path / "real", suite)
+    told, run = [], module.rollouts.evaluate
+
+    def evaluate(policies, worlds, *more):
+        told.extend(w.instruction for w in worlds)
+        return run(policies, worlds, *more)
+
+    monkeypatch.setattr(module.rollouts, "evaluate", evaluate)
+    options = EvaluateOptions(suite=SUITE, worlds=("gym_pusht",), workers=0)
+    how = LikeOptions(rollouts=1)
+    found = evaluate_like(["scripted"], tmp_path / "real", tmp_path / "sim", options, how=how)
+    assert {r.steps for r in found.trials} == {8}
+    assert told == ["push it"]
 
 
 def test_what_cannot_be_paired_is_refused(tmp_path):
