@@ -436,7 +436,8 @@ def check_counts(k: int, n: int) -> None:
 
 def check_level(level: float) -> None:
     """:class:`DataError` unless ``level`` is that of an interval."""
-    if not 0 < level < 1:
+    # The last number before 1 has a quantile that is infinite.
+    if not (0 < level < 1 and (1 + level) / 2 < 1):
         raise DataError(f"the level of an interval lies between 0 and 1, got {level}")
 
 

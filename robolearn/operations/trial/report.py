@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +16,13 @@ from eval.blinded.key import SealedKey, open_key
 from eval.blinded.plan import BLIND, LockedPlan, read_locked
 from eval.blinded.queue import Standing, standing, void_note, voided_at
 from eval.blinded.votes import TIE, Vote, current, read_votes
-from eval.plain import write_mapping, write_text
+from eval.plain import read_mapping, write_mapping, write_text
 from eval.preregistration import FOLDER as PLANS
 from eval.trials.export import to_csv
 from eval.trials.rollouts import utc_now
 from eval.trials.table import SCORED, TrialStore, has_trials, read_trials
 from robolearn.config import parse_yaml
-from robolearn.errors import ConfigError, DataError
+from robolearn.errors import ConfigError, DataError, StoreCorruptError
 from robolearn.operations.trial.planned import UNBLINDED, trials_lock
 from robolearn.operations.trial.session import done_pairs
 from robolearn.types import TrialRecord
@@ -135,7 +137,9 @@ def unblind(folder: Path, *, reason: str = "") -> Unblinded:
                 " can follow then)"
             )
         names = {p.alias: p.name for p in key.policies}
-        if not (folder / UNBLINDED).is_file():
+        if (folder / UNBLINDED).is_file():
+            _require_votes(folder, found.votes)
+        else:
             write_mapping(folder / UNBLINDED, _document(found, key, reason.strip()))
         trials = _named(found.rows, key)
         _write_table(folder, trials)
@@ -197,6 +201,7 @@ def _document(found: _Read, key: SealedKey, reason: str) -> dict[str, Any]:
         "plan": found.locked.hash,
         "complete": found.report.complete,
         "reason": reason,
+        "votes": _kept_votes(found.votes),
         "policies": {
             p.alias: {
                 "policy": p.name,
@@ -243,7 +248,28 @@ def unblinded_votes(folder: Path) -> tuple[Vote, ...]:
     if not (folder / UNBLINDED).is_file():
         raise DataError(f"the trials in '{folder}' are blinded; unblind them when all are done")
     found = _read(folder)
+    _require_votes(folder, found.votes)
     return _votes(found, open_key(folder, found.locked.plan.key))
+
+
+def _kept_votes(votes: Sequence[Vote]) -> dict[str, Any]:
+    """What ``unblinded.json`` keeps of the votes that count: each line says what was before it, but
+    not how many come after it.
+    """
+    text = json.dumps([dataclasses.asdict(v) for v in votes], sort_keys=True)
+    return {"count": len(votes), "digest": hashlib.sha256(text.encode()).hexdigest()[:16]}
+
+
+def _require_votes(folder: Path, votes: Sequence[Vote]) -> None:
+    """:class:`StoreCorruptError` where votes are not what they were when they were unblinded."""
+    said, now = read_mapping(folder / UNBLINDED).get("votes"), _kept_votes(votes)
+    # Earlier releases did not keep it.
+    if said is not None and said != now:
+        raise StoreCorruptError(
+            f"'{folder}' has {now['count']} preferences that count, which are not those that were"
+            f" unblinded ({said}): lines of votes.jsonl or trials were taken away or changed;"
+            " restore the folder from a copy"
+        )
 
 
 def _votes(found: _Read, key: SealedKey) -> tuple[Vote, ...]:

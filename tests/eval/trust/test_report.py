@@ -173,3 +173,10 @@ def test_rates_that_differ_by_rounding_are_equal() -> None:
     assert same.measures["spearman"].value is None
     assert same.measures["kendall"].value is None
     assert same.judgement.verdict == "not shown"
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 1.0 - 2.0**-53, float("nan")])
+def test_a_level_without_a_finite_interval_is_refused(level: float) -> None:
+    """Of the last number before 1 the least number of policies was looked for without end."""
+    with pytest.raises(DataError, match="the level of an interval lies between 0 and 1"):
+        trust_report([table("move near")], level=level)

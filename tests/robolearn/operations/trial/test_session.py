@@ -1,5 +1,7 @@
 """Sessions of blinded trials that die at every write: nothing lost, nothing twice, order kept."""
 
+import shutil
+
 import pytest
 
 from eval.blinded.queue import counted, standing
@@ -117,6 +119,27 @@ def test_pairs_are_compared_once_whenever_the_process_dies(tmp_path):
     ranking = rank_by_preferences(tmp_path)
     assert {p.policy for p in ranking.policies} == set(STEPS)
     assert ranking.comparisons == 3
+
+
+def test_preferences_that_are_taken_away_after_unblinding_are_missed(tmp_path):
+    """A line says what was before it, and nothing about the last ones: the ranking went on with
+    the rest.
+    """
+    trials = plan_toy(tmp_path, trials=3, pairs=True)
+    assert live(trials, Person(1), Life())
+    unblind(tmp_path)
+    path = tmp_path / "votes.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    for left in (lines[:2], []):
+        path.write_text("".join(left))
+        for again in (rank_by_preferences, unblind):
+            with pytest.raises(StoreCorruptError, match=f"has {len(left)} preferences that count"):
+                again(tmp_path)
+    path.write_text("".join(lines))
+    assert rank_by_preferences(tmp_path).comparisons == 3
+    shutil.rmtree(tmp_path / "blind")
+    with pytest.raises(StoreCorruptError, match="has 0 preferences that count"):
+        rank_by_preferences(tmp_path)
 
 
 def test_results_are_told_when_all_trials_are_done(tmp_path, capsys):
