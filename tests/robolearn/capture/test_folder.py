@@ -95,9 +95,9 @@ def test_folders_that_are_no_captures_are_refused(tmp_path: Path) -> None:
         ({"objects": [{"name": "a cup"}]}, "letters, digits"),
         ({"objects": [{"name": "a", "mass_kg": 0}]}, "kilograms"),
         ({"workspace": {"low": [0, 0, 0], "high": [1, 1, 0]}}, "below high"),
-        ({"workspace": {"low": [float("nan")] * 3, "high": [1, 1, 1]}}, "below high"),
+        ({"workspace": {"low": [float("nan")] * 3, "high": [1, 1, 1]}}, "'.nan' is no finite"),
         ({"workspace": {"low": [-300, -300, 0], "high": [300, 300, 300]}}, "like millimetres"),
-        ({"objects": [{"name": "a", "at_m": [float("nan"), 0]}]}, "at_m is x and y in metres"),
+        ({"objects": [{"name": "a", "at_m": [float("nan"), 0]}]}, "'.nan' is no finite"),
         ({"board": {"kind": "chessboard", "squares": [0, 0], "square_m": 0.03}}, "3 x 3 squares"),
         ({"board": {"kind": "chessboard", "squares": [7, 5], "square_m": 30}}, "millimetres"),
     ],
@@ -137,10 +137,10 @@ def test_what_is_wrong_in_a_row_is_named(tmp_path: Path, text: str, message: str
     ("changes", "message"),
     [
         ({"size": [0, 24]}, "above 0 px"),
-        ({"lens": {"focal_px": [float("nan"), 30], "centre_px": [15, 11]}}, "finite numbers"),
+        ({"lens": {"focal_px": [float("nan"), 30], "centre_px": [15, 11]}}, "'.nan' is no finite"),
         ({"lens": {"focal_px": [30, 30], "centre_px": [960, 540]}}, "not that of pictures of 32"),
         ({"lens": {"focal_px": [0.0026, 0.0026], "centre_px": [15, 11]}}, "size of a pixel"),
-        ({"depth": {"noise_m": float("inf")}}, "depth.noise_m"),
+        ({"depth": {"noise_m": float("inf")}}, "'.inf' is no finite .*noise_m: .inf"),
     ],
 )
 def test_what_is_wrong_with_a_camera_is_named(
@@ -158,7 +158,6 @@ def test_what_is_wrong_with_a_camera_is_named(
     [
         (np.diag([1.0, -1.0, 1.0, 1.0]), "left-handed"),
         (2 * np.eye(4), "last row"),
-        (np.full((4, 4), np.nan), "not finite"),
         (1e308 * np.eye(4), "m away"),
         (np.array([[1, 0, 0, 50], [0, 1, 0, 0], [0, 0, 1, 90], [0, 0, 0, 1]]), "90 m away"),
     ],

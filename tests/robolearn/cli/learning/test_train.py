@@ -112,7 +112,7 @@ def test_where_training_never_began_there_is_no_run(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def die(*args: object, **more: object) -> None:
-        raise MemoryError
+        raise ZeroDivisionError
 
     with monkeypatch.context() as broken:
         broken.setattr("robolearn.training.experiment.fit", die)
