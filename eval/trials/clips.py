@@ -91,8 +91,8 @@ class CommandLog:
 class Again:
     """An agent that commands what was commanded before, bit for bit, and then holds the last."""
 
-    name: str
     commands: Sequence[Command]
+    name: str = "again"
     _tick: int = 0
 
     def reset(self, seed: int) -> None:
@@ -112,12 +112,12 @@ class Again:
         return self.commands[min(tick, len(self.commands) - 1)]
 
 
-def keep(folder: Path, chunk: Sequence[Any], logs: Sequence[CommandLog]) -> None:
-    """Write the commands of the trials of the keys ``chunk``, a log each. Where there is no room
-    for them that is told: trials count without.
+def keep(folder: Path, chunk: Sequence[Any], logs: Mapping[int, CommandLog]) -> None:
+    """Write the commands of the trials of the keys ``chunk``, a log per lane. Where there is no
+    room for them that is told: trials count without.
     """
     values: dict[str, Any] = {}
-    for lane, flown in enumerate(logs):
+    for lane, flown in logs.items():
         commands = flown.commands
         values[f"{lane}/when"] = np.array([(c.seq, c.due_ns) for c in commands], np.int64)
         for name in commands[0].action if commands else ():
@@ -137,7 +137,9 @@ def kept(folder: Path, chunk: Sequence[Any], lanes: Sequence[int]) -> dict[int, 
     as on another machine.
     """
     try:
-        with np.load(_file(folder, chunk), allow_pickle=False) as found:
+        # Not by its path: numpy leaves a file open that it cannot read.
+        data = io.BytesIO(_file(folder, chunk).read_bytes())
+        with np.load(data, allow_pickle=False) as found:
             return {lane: _again(found, lane) for lane in lanes}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return {}
@@ -151,8 +153,8 @@ def _again(found: Mapping[str, Any], lane: int) -> Again:
         Command(seq, {name: rows[tick] for name, rows in actions.items()}, due_ns, SOURCE)
         for tick, (seq, due_ns) in enumerate(when)
     ]
-    return Again("again", commands)
+    return Again(commands)
 
 
 def _file(folder: Path, chunk: Sequence[Any]) -> Path:
-    return folder / f"{config_hash(list(chunk))}.npz"
+    return folder / f"{config_hash(*chunk)}.npz"

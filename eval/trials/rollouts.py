@@ -15,12 +15,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Literal, cast
 
 import numpy as np
 
-from eval.trials.clips import Again, CommandLog, VideoPlan, keep, kept
+from eval.trials.clips import CommandLog, VideoPlan, keep, kept
 from eval.trials.executors import Done, WorkerFailedError, run_in_process, run_in_workers
 from eval.trials.instruments import (
     CountingInference,
@@ -158,20 +157,22 @@ class ChunkRunner:
         """
         options, world = self.plan.options, self.plan.worlds[chunk.world]
         started = utc_now()
-        again = self._flown(chunk)
+        keys = chunk_keys(self.plan, chunk)
+        flown = None if options.video is None else options.video.flown
+        again = kept(flown, keys, chunk.film) if flown is not None and chunk.film else {}
         lanes = chunk.film if again else range(len(chunk.conditions))
         envs = dict(zip(lanes, self._lanes.envs(chunk.world, len(lanes)), strict=True))
         spec = envs[lanes[0]].spec
         inference = None if again else self._inference(chunk.policy, spec)
         maxima = {lane: MaximumMetrics(options.forbidden) for lane in lanes}
         cameras = self._cameras(chunk, envs)
-        logs = [] if chunk.film or self._keeps() is None else [CommandLog() for _ in lanes]
+        logs = {lane: CommandLog() for lane in lanes if flown is not None and not chunk.film}
         judge = options.judge
         last = {} if judge is None else {lane: LastPicture(judge.signal) for lane in lanes}
         drives: list[Drive] = []
         for lane, env in envs.items():
-            watchers: list[Subscriber] = [maxima[lane], *logs[lane : lane + 1]]
-            watchers += [of[lane] for of in (last, cameras) if lane in of]
+            watchers: list[Subscriber] = [maxima[lane]]
+            watchers += [of[lane] for of in (logs, last, cameras) if lane in of]
             agent = again[lane] if again else self._agent(chunk.policy, env.spec)
             drives.append(Drive(chunk.conditions[lane], agent, inference, watchers))
         results = self._lanes.fly(
@@ -187,8 +188,8 @@ class ChunkRunner:
             for lane, result in zip(lanes, results, strict=True)
         }
         self._write_clips(records, cameras, spec.rate_hz)
-        if logs and (folder := self._keeps()) is not None:
-            keep(folder, chunk_keys(self.plan, chunk), logs)
+        if flown is not None and logs:
+            keep(flown, keys, logs)
         if judge is None:
             return tuple(records.values())
         self._verdicts = self._verdicts or judge.build()
@@ -198,16 +199,6 @@ class ChunkRunner:
     def close(self) -> None:
         """Close the envs."""
         self._lanes.close()
-
-    def _keeps(self) -> Path | None:
-        video = self.plan.options.video
-        return None if video is None else video.flown
-
-    def _flown(self, chunk: Chunk) -> dict[int, Again]:
-        folder = self._keeps()
-        if folder is None or not chunk.film:
-            return {}
-        return kept(folder, chunk_keys(self.plan, chunk), chunk.film)
 
     def _policy(self, index: int) -> Policy | None:
         build = self.plan.policies[index].build

@@ -159,7 +159,7 @@ def test_commands_come_back_bit_for_bit(tmp_path):
             Command(7 + i, {"a": rng.normal(size=2), "b/c": rng.normal(size=(1, 3))}, 10 * i, "x")
             for i in range(steps)
         ]
-    keep(tmp_path, ["k", 1], logs)
+    keep(tmp_path, ["k", 1], dict(enumerate(logs)))
     assert kept(tmp_path, ["k", 2], [0]) == {}
     assert kept(tmp_path, ["k", 1], [3]) == {}
     env = MockEnv("a", "", None)

@@ -142,16 +142,7 @@ def finetune(
             judge=judging,
             beside=computed,
         )
-        plan = ActorPlan(
-            builders,
-            run.absolute(),
-            out.absolute(),
-            books.episodes.staging,
-            max_steps=experiment.practice.max_steps,
-            practice=standing.id,
-            takeover=bool(takeover),
-            parent_hash=parent.policy_hash,
-        )
+        plan = _actor_plan(experiment, parent, builders, books, takeover)
         stack.callback(session.close)
         try:
             session.catch_up()
@@ -164,6 +155,25 @@ def finetune(
             session.rescue()
             raise
         return finished(session)
+
+
+def _actor_plan(
+    experiment: PracticeExperiment,
+    parent: Run,
+    builders: tuple[EnvBuilder, ...],
+    books: Books,
+    takeover: str,
+) -> ActorPlan:
+    return ActorPlan(
+        builders,
+        parent.path.absolute(),
+        books.out.absolute(),
+        books.episodes.staging,
+        max_steps=experiment.practice.max_steps,
+        practice=books.standing.id,
+        takeover=bool(takeover),
+        parent_hash=parent.policy_hash,
+    )
 
 
 @dataclass(frozen=True, slots=True)

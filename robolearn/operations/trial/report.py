@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from eval.preregistration import FOLDER as PLANS
 from eval.trials.export import to_csv
 from eval.trials.rollouts import utc_now
 from eval.trials.table import SCORED, TrialStore, has_trials, read_trials
-from robolearn.config import parse_yaml
+from robolearn.config import config_hash, parse_yaml
 from robolearn.errors import ConfigError, DataError, StoreCorruptError
 from robolearn.operations.trial.planned import UNBLINDED, trials_lock
 from robolearn.operations.trial.session import done_pairs
@@ -256,8 +254,7 @@ def _kept_votes(votes: Sequence[Vote]) -> dict[str, Any]:
     """What ``unblinded.json`` keeps of the votes that count: each line says what was before it, but
     not how many come after it.
     """
-    text = json.dumps([dataclasses.asdict(v) for v in votes], sort_keys=True)
-    return {"count": len(votes), "digest": hashlib.sha256(text.encode()).hexdigest()[:16]}
+    return {"count": len(votes), "digest": config_hash(*votes)}
 
 
 def _require_votes(folder: Path, votes: Sequence[Vote]) -> None:
