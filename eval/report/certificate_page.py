@@ -40,7 +40,11 @@ def _tiles(c: Certificate) -> list[Tile]:
 
 
 def _interval(counts: Counted) -> str:
-    each = "" if counts.starts == counts.trials else f" from {counts.starts} starts"
+    each = (
+        ""
+        if counts.starts == counts.trials
+        else f" from {counts.starts} starts, {counts.rate:.3f} over these"
+    )
     return f"[{counts.low:.2f}, {counts.high:.2f}], {counts.successes} of {counts.trials}{each}"
 
 

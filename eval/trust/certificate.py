@@ -13,7 +13,7 @@ import datetime as dt
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -25,7 +25,7 @@ from eval.trust.verdict import Verdict
 from robolearn.config import from_dict, to_dict
 from robolearn.errors import CertificateError, ConfigError
 
-FORMAT = "robolearn certificate 1"
+FORMAT = "robolearn certificate 2"
 # A certificate over a suite of 10,000 starts takes less.
 MAX_BYTES = 4 * 2**20
 # Nobody has more trials, and counts up to here are exact as floats.
@@ -70,26 +70,44 @@ class CertifiedScene:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Successes, and the interval (Wilson) of their rate at :data:`LEVEL`.
+    """Successes, and their rate over starts with its interval (Wilson) at :data:`LEVEL`.
 
-    Several trials from one start are no independent ones; in the interval a start counts once.
+    Several trials from one start are no independent ones, and an easy start that was tried often is
+    no more than one: in the rate and its interval a start counts once.
     """
 
     trials: int
     successes: int
     # From how many different starts.
     starts: int
+    # Mean over the starts of the share of each start's trials that succeeded.
     rate: float
     low: float
     high: float
 
     @staticmethod
-    def of(successes: int, trials: int, starts: int) -> Counted:
-        """Counts with their interval; ``starts``: at most as many as ``trials``."""
-        least, rest = divmod(successes * starts, trials)
-        low = wilson(least, starts, LEVEL).low
-        high = wilson(least + (rest > 0), starts, LEVEL).high
-        return Counted(trials, successes, starts, successes / trials, low, high)
+    def of(starts: Sequence[Sequence[bool]]) -> Counted:
+        """Of the trials of each start, which has one or more."""
+        rate = math.fsum(sum(trials) / len(trials) for trials in starts) / len(starts)
+        low, high = _ends(rate, len(starts))
+        trials = sum(map(len, starts))
+        return Counted(trials, sum(map(sum, starts)), len(starts), rate, low, high)
+
+
+def _ends(rate: float, starts: int) -> tuple[float, float]:
+    """Of the next possible rates of so many starts, below and above."""
+    succeeded = rate * starts
+    least = min(math.floor(succeeded + _ROUNDING), starts)
+    most = max(math.ceil(succeeded - _ROUNDING), 0)
+    return wilson(max(least, 0), starts, LEVEL).low, wilson(min(most, starts), starts, LEVEL).high
+
+
+def _least_share(n: int, trials: int, starts: int) -> float:
+    """Least mean over the starts of each one's share in ``n`` of the ``trials``: they are all of
+    the start that has the most, and one of every other.
+    """
+    most = trials - starts + 1
+    return (n / most if n <= most else 1.0 + n - most) / starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,14 +236,21 @@ def lacking(certificate: Certificate) -> tuple[str, ...]:
 def assured_words(certificate: Certificate) -> str:
     """How :attr:`Certificate.assured` comes about."""
     value = f"a real success of at least {max(0.0, certificate.assured):.3f} is shown"
-    if certificate.real is not None:
-        return f"{value} ({certificate.real.successes} of {certificate.real.trials} real trials)"
+    r = certificate.real
+    if r is not None:
+        return f"{value} ({r.successes} of {r.trials} real trials{_from_starts(r)})"
     s, t = certificate.simulated, certificate.trust
     margin = f", less {t.overrated:.3f} by which '{t.most_overrated}' is better there than it is"
     return (
-        f"{value} ({s.successes} of {s.trials} simulated trials, at least {s.low:.3f}"
-        f"{margin if t.overrated > 0 else ''})"
+        f"{value} ({s.successes} of {s.trials} simulated trials{_from_starts(s)}, at least"
+        f" {s.low:.3f}{margin if t.overrated > 0 else ''})"
     )
+
+
+def _from_starts(counts: Counted) -> str:
+    if counts.starts == counts.trials:
+        return ""
+    return f" from {counts.starts} starts, {counts.rate:.3f} over these"
 
 
 def digest_of(certificate: Any) -> str:
@@ -257,7 +282,10 @@ def read_certificate(path: Path, now: dt.datetime) -> Issued:
     """
     raw = _read(path)
     if raw.get("format") != FORMAT:
-        raise CertificateError(f"'{path}' is no certificate: expected the format '{FORMAT}'")
+        raise CertificateError(
+            f"'{path}' is no certificate of this version: expected the format '{FORMAT}', got"
+            f" {raw.get('format')!r}; certify again"
+        )
     values = raw.get("certificate")
     try:
         found = from_dict(Certificate, cast("Mapping[str, Any]", values), str(path))
@@ -319,13 +347,19 @@ def _contradiction(c: Certificate) -> str:
             return f"{counts.successes} successes of {counts.trials} {what} trials cannot be"
         if not 1 <= counts.starts <= counts.trials:
             return f"{counts.trials} {what} trials from {counts.starts} starts cannot be"
-        true = Counted.of(counts.successes, counts.trials, counts.starts)
-        pairs = ((counts.rate, true.rate), (counts.low, true.low), (counts.high, true.high))
-        if not all(abs(a - b) <= _ROUNDING for a, b in pairs):
+        where = counts.trials, counts.starts
+        least = _least_share(counts.successes, *where)
+        most = 1.0 - _least_share(counts.trials - counts.successes, *where)
+        if not least - _ROUNDING <= counts.rate <= most + _ROUNDING:
             return (
-                f"the {what} rate and interval are not those of {counts.successes} successes of"
-                f" {counts.trials} from {counts.starts} starts ([{true.low:.4f},"
-                f" {true.high:.4f}])"
+                f"the {what} rate {counts.rate:.4f} is not one of {counts.successes} successes of"
+                f" {counts.trials} from {counts.starts} starts ({least:.4f} to {most:.4f})"
+            )
+        low, high = _ends(counts.rate, counts.starts)
+        if not (abs(counts.low - low) <= _ROUNDING and abs(counts.high - high) <= _ROUNDING):
+            return (
+                f"the {what} interval is not that of a rate of {counts.rate:.4f} over"
+                f" {counts.starts} starts ([{low:.4f}, {high:.4f}])"
             )
     if not 0.0 <= c.trust.overrated <= 1.0:
         return f"a simulator cannot flatter a policy by {c.trust.overrated:g}"

@@ -237,8 +237,10 @@ def _counted_real(tried: _Tried) -> Counted | None:
 
 
 def _counted(rows: Sequence[TrialRecord]) -> Counted:
-    starts = len({r.condition for r in rows})
-    return Counted.of(sum(r.success for r in rows), len(rows), starts)
+    starts: dict[str, list[bool]] = {}
+    for r in rows:
+        starts.setdefault(r.condition, []).append(r.success)
+    return Counted.of(tuple(starts.values()))
 
 
 def _world(record: TrialRecord) -> CertifiedWorld:

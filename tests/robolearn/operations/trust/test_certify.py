@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from eval.trials.suites import load_suite
 from eval.trials.table import TrialStore
 from eval.trust.certificate import (
+    FORMAT,
     MAX_BYTES,
     Counted,
     Issued,
@@ -77,7 +78,7 @@ def test_a_certificate_says_what_was_shown_and_permits_just_that(made) -> None:
     assert c.real == c.simulated
     assert c.passes
     assert c.trust.verdict == "ranks reliably"
-    assert c.assured == pytest.approx(Counted.of(16, 16, 16).low)
+    assert c.assured == pytest.approx(Counted.of([[True]] * 16).low)
     assert c.scene.where == "../table"
     assert set(c.limits.starts) == {"tool/xy_table", "block/pose"}
     assert read_certificate(made.path, NOW) == made.issued
@@ -234,14 +235,19 @@ def changed(part: str, **values):
 
 
 FORGED = {
-    "interval": ("interval are not those", changed("real", low=0.99)),
+    "interval": ("real interval is not that of a rate of 1.0000", changed("real", low=0.99)),
+    "rate": ("rate 0.9000 is not one of 16 successes of 16", changed("real", rate=0.9)),
+    "repeated": (
+        "rate 1.0000 is not one of 101 successes of 116 from 16 starts .0.0625 to 0.9907.",
+        changed("real", trials=116, successes=101),
+    ),
     "counts": ("cannot be", lambda c: {"simulated": Counted(4, 5, 4, 1.0, 0.5, 1.0)}),
     "endless counts": (
         "trials cannot be",
         changed("real", trials=10**400, successes=10**400, starts=16),
     ),
     "starts": ("from 17 starts cannot be", changed("real", starts=17)),
-    "more starts": ("not those of 16 successes of 16 from 8", changed("real", starts=8)),
+    "more starts": ("a rate of 1.0000 over 8 starts", changed("real", starts=8)),
     "negative": ("cannot flatter", changed("trust", overrated=-0.4)),
     "judgement": ("not what its own rule says", changed("trust", verdict="not shown")),
     "future": ("issued in the future", lambda c: {"issued": "2031-01-01T00:00:00+00:00"}),
@@ -269,7 +275,7 @@ def test_a_number_that_is_none_is_refused(made, tmp_path) -> None:
     whole["digest"] = digest_of(whole["certificate"])
     path = tmp_path / "c.json"
     path.write_text(json.dumps(whole))
-    with pytest.raises(CertificateError, match="interval are not those"):
+    with pytest.raises(CertificateError, match="real interval is not that"):
         read_certificate(path, NOW)
 
 
@@ -295,8 +301,9 @@ def test_an_edited_value_does_not_fit_the_digest(made, tmp_path) -> None:
         ('{"format": 1, "format": 2}', "stands there twice"),
         ("{" * 100_000, "no certificate"),
         ('{"a":' * 100_000, "no certificate"),
-        ('{"format": "robolearn certificate 1"}', "no certificate"),
-        ('{"format": "robolearn certificate 1", "certificate": []}', "no certificate"),
+        ('{"format": "robolearn certificate 1"}', "of this version: expected .* certify again"),
+        (f'{{"format": "{FORMAT}"}}', "no certificate"),
+        (f'{{"format": "{FORMAT}", "certificate": []}}', "no certificate"),
         (" " * (MAX_BYTES + 1), "bytes, expected a file of at most"),
     ],
     ids=lambda v: v[:20] if isinstance(v, str) else "",
@@ -322,12 +329,47 @@ def test_a_rule_that_asks_for_nothing_is_none(made, tmp_path) -> None:
 
 
 def test_a_start_counts_once_however_often_it_was_tried() -> None:
-    once, often = Counted.of(14, 16, 16), Counted.of(70, 80, 16)
+    once, often = (Counted.of([[True] * n] * 14 + [[False] * n] * 2) for n in (1, 5))
     assert (often.rate, often.low, often.high) == (once.rate, once.low, once.high)
     # A rate between two of sixteen: cautious on both sides.
-    between = Counted.of(72, 80, 16)
-    assert (between.low, between.high) == (once.low, Counted.of(15, 16, 16).high)
-    assert between.rate == 0.9
+    between = Counted.of([[True] * 5] * 14 + [[True, False, False, False, False]] * 2)
+    more = Counted.of([[True]] * 15 + [[False]])
+    assert (between.low, between.high) == (once.low, more.high)
+    assert between.rate == pytest.approx(14.4 / 16)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=("tried in reality", "simulated alone"))
+def test_an_easy_start_that_is_repeated_certifies_nothing(made, tmp_path, known) -> None:
+    """One start of sixteen is solved; that one was tried 101 times: .87 of the trials."""
+    for name in ("sim", "real"):
+        shutil.copytree(made.folder / name, tmp_path / name)
+        with TrialStore(tmp_path / name) as table:
+            every = table.all()
+            own = [r for r in every if r.policy == "p7"]
+            rest = [r for r in every if r.policy != "p7"]
+            lost = [dataclasses.replace(r, success=False, score=0.3, final_progress=0.2,
+                                        reason="time_limit") for r in own[1:]]  # fmt: skip
+            easy = [
+                dataclasses.replace(own[0], seed=own[0].seed + 1_000 * n,
+                                    episode=f"again-{n}" if name == "real" else "")
+                for n in range(101)
+            ]  # fmt: skip
+        shutil.rmtree(tmp_path / name)
+        with TrialStore(tmp_path / name) as table:
+            table.add(rest + (lost + easy if known or name == "sim" else []))
+    options = dataclasses.replace(
+        made.options, evaluation=(tmp_path / "sim",), real=(tmp_path / "real",)
+    )
+    c = certify(options, tmp_path / "c.json", NOW).issued.certificate
+    counted = c.simulated if c.real is None else c.real
+    assert (c.real is not None) == known
+    assert (counted.successes, counted.trials, counted.starts) == (101, 116, 16)
+    assert counted.rate == pytest.approx(1 / 16)
+    assert counted.low < 0.02
+    assert not c.passes
+    assert "(101 of 116" in c.lacking[-1]
+    assert "from 16 starts, 0.062 over these" in c.lacking[-1]
+    assert read_certificate(tmp_path / "c.json", NOW).certificate == c
 
 
 def test_changed_worlds_beside_the_real_one_do_not_count(made, tmp_path) -> None:
