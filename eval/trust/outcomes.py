@@ -10,7 +10,7 @@ both is no noise between them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,17 +34,48 @@ Counts = Float32[NDArray[np.float32], " starts"]
 class Outcomes:
     """One policy in one task on one side: successes of trials, scores of trials, or only a rate."""
 
-    # Mean over the trials, in [0, 1].
+    # Mean over the trials, in [0, 1]; where starts are known, over the means of these.
     rate: float
     # None: only the rate is known, and nothing of its noise.
     trials: int | None = None
     # Scores of the single trials, if they are known; without them each trial is a success or none.
     scores: OwnFloats | None = None
+    # The share of each score in the rate, where starts were not all tried equally often.
+    weights: OwnFloats | None = None
 
     @staticmethod
     def of_counts(successes: int, trials: int) -> Outcomes:
         """``trials`` is at least 1."""
         return Outcomes(successes / trials, trials)
+
+    @staticmethod
+    def over_starts(starts: Collection[Outcome], *, scored: bool) -> Outcomes:
+        """Of the trials of each start, of which one counts as much as another: one that is tried
+        often would else make a policy good if it is easy, and bad if it is hard.
+        """
+        size = [len(outcome) for outcome in starts]
+        uneven = len(set(size)) > 1
+        values = np.array([v for outcome in starts for v in outcome], dtype=np.float64)
+        rate = float(means(starts).mean() if uneven else values.mean())
+        if not scored:
+            return Outcomes(rate, values.size)
+        weights = np.repeat([1.0 / (n * len(size)) for n in size], size) if uneven else None
+        return Outcomes(rate, values.size, values, weights)
+
+    def spread(self, n: int) -> OwnFloats:
+        """``n`` scores that are distributed as these by their weights; there are scores."""
+        # The middle of each, whose rank is not to be rounded down.
+        return self.quantiles()((2 * np.arange(n) + 1) / (2 * n) + 1e-12)
+
+    def quantiles(self) -> Callable[[Floats | Uniform], OwnFloats]:
+        """Scores at shares in [0, 1) of all of them, each by its weight; there are scores."""
+        scores = np.array([]) if self.scores is None else self.scores
+        order = np.argsort(scores)
+        last, found = scores.size - 1, scores[order]
+        if self.weights is None:
+            return lambda share: found[np.minimum((share * found.size).astype(np.int64), last)]
+        ends = np.cumsum(self.weights[order])
+        return lambda share: found[np.minimum(np.searchsorted(ends, share, side="right"), last)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +108,13 @@ class Starts:
         return int((self.real > 0).sum())
 
     def worth(self, side: Side) -> float:
-        """So many independent trials would tell the rate as well (Kish 1965, design effect)."""
+        """So many independent trials would tell the rate, in which starts count alike, as well
+        (design effect; Kish 1965).
+        """
         counts = (self.real if side == "real" else self.sim).astype(np.float64)
         share = self.repeats.real if side == "real" else self.repeats.sim
-        total = counts.sum()
-        return float(total**2 / (share * (counts**2).sum() + (1.0 - share) * total))
+        counts = counts[counts > 0]
+        return float(counts.size**2 / (share + (1.0 - share) / counts).sum())
 
 
 def starts_of(
@@ -124,8 +157,7 @@ def independent(
         if o.trials is None:
             values[:, i] = t.rate
         elif t.scores is not None:
-            rows = rng.integers(0, t.scores.size, (draws, _times(o.trials, times)))
-            values[:, i] = t.scores[rows].mean(axis=1)
+            values[:, i] = _each(t, (draws, _times(o.trials, times)), rng).mean(axis=1)
     ends = np.cumsum([len(parts) for parts in truth])
     parts = np.split(values, ends[:-1], axis=1)
     return np.stack([p.mean(axis=1) for p in parts], axis=1)
@@ -140,8 +172,8 @@ def from_starts(
     rng: np.random.Generator,
     times: float = 1.0,
 ) -> tuple[FloatRows, FloatRows]:
-    """(sim, real) ``[draws, policies]``: means of as many trials from as many starts (``times`` as
-    many), an item per policy of each argument.
+    """(sim, real) ``[draws, policies]``: means over as many starts (``times`` as many) of the means
+    of as many trials from each, an item per policy of each argument.
 
     A start is decided with the probability that :class:`Repeats` says: then all trials from there
     end alike, else each for itself. This is what has these shares of variance with outcomes of any
@@ -197,17 +229,51 @@ def _means(
     how: Uniform,
     rng: np.random.Generator,
 ) -> Floats:
-    """Means ``[draws]`` of ``counts`` trials from each start."""
+    """Means ``[draws]`` over starts of ``counts`` trials from each."""
+    tried = counts[counts > 0]
+    if tried.min() < tried.max():
+        return _means_uneven(outcomes, counts, decided, how, rng)
     total = float(counts.sum())
     if outcomes.scores is None:
         won = (decided & (how < outcomes.rate)).astype(np.float32) @ counts
         open_ = np.rint((~decided).astype(np.float32) @ counts).astype(np.int64)
         return (won + rng.binomial(open_, outcomes.rate)) / total
-    scores = np.sort(outcomes.scores)
-    alike = scores[np.minimum((how * scores.size).astype(np.int64), scores.size - 1)]
     where = np.repeat(np.arange(counts.size), counts.astype(np.int64))
-    each = scores[rng.integers(0, scores.size, (len(decided), where.size))]
-    return np.where(decided[:, where], alike[:, where], each).sum(axis=1) / total
+    drawn = _each(outcomes, (len(decided), where.size), rng)
+    alike = outcomes.quantiles()(how)
+    return np.where(decided[:, where], alike[:, where], drawn).sum(axis=1) / total
+
+
+def _means_uneven(
+    outcomes: Outcomes,
+    counts: Counts,
+    decided: NDArray[np.bool_],
+    how: Uniform,
+    rng: np.random.Generator,
+) -> Floats:
+    """:func:`_means` where some starts are tried more often than others."""
+    tried = counts > 0
+    sizes = counts[tried].astype(np.int64)
+    decided, how = decided[:, tried], how[:, tried]
+    if outcomes.scores is None:
+        alike, open_ = (
+            how < outcomes.rate,
+            rng.binomial(sizes, outcomes.rate, decided.shape) / sizes,
+        )
+    else:
+        ends = np.cumsum(sizes)
+        drawn = _each(outcomes, (len(decided), int(ends[-1])), rng)
+        alike = outcomes.quantiles()(how)
+        open_ = np.add.reduceat(drawn, ends - sizes, axis=1) / sizes
+    return np.where(decided, alike, open_).mean(axis=1)
+
+
+def _each(outcomes: Outcomes, shape: tuple[int, int], rng: np.random.Generator) -> FloatRows:
+    """Scores of single trials."""
+    scores = np.array([]) if outcomes.scores is None else outcomes.scores
+    if outcomes.weights is not None:
+        return outcomes.quantiles()(rng.random(shape))
+    return np.sort(scores)[rng.integers(0, scores.size, shape)]
 
 
 def _more(counts: Counts, times: float) -> Counts:
@@ -231,8 +297,7 @@ def _repeats(
             where, centre = [at[name] for name in side], means(side.values())
             off[w, k, where] = centre - centre.mean()
             there[k, where] = 1.0
-            every = np.sort([v for outcome in side.values() for v in outcome])
-            row = every[(2 * np.arange(_QUANTILES) + 1) * every.size // (2 * _QUANTILES)]
+            row = Outcomes.over_starts(side.values(), scored=True).spread(_QUANTILES)
             quantiles[w, k] = row - row.mean()
     # Covariances, beside those of outcomes that go together as far as their distributions allow.
     most = quantiles @ quantiles.transpose(0, 2, 1) / _QUANTILES

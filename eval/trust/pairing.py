@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from eval.summary import own_trials
 from eval.trials.identity import SLIGHT, require_poolable
 from eval.trust.clock import check_clocks
@@ -161,15 +159,19 @@ def _task(paired: _Paired) -> PairedTask:
             if n:
                 notes.append(f"{label}: {n} trials of conditions that {words} do not count in the"
                              " rates")  # fmt: skip
+    notes += _uneven(rated)
     task = paired.real[0].suite.partition("@")[0] or paired.real[0].env
     starts = starts_of([c.real for c in rated], [c.sim for c in rated])
-    by = paired.by
+
+    def outcomes(of: Mapping[str, Outcome]) -> Outcomes:
+        return Outcomes.over_starts(of.values(), scored=paired.by == "score")
+
     pairs = tuple(
-        PolicyPair(c.policy, (_outcomes(c.real, by),), (_outcomes(c.sim, by),), (own,))
+        PolicyPair(c.policy, (outcomes(c.real),), (outcomes(c.sim),), (own,))
         for c, own in zip(rated, starts, strict=True)
     )
     told = tuple(f"{task}: {n}" for n in dict.fromkeys(notes))
-    return PairedTask(TaskTable(task, pairs), by, paired.conditions, told)
+    return PairedTask(TaskTable(task, pairs), paired.by, paired.conditions, told)
 
 
 def _rated(
@@ -200,6 +202,23 @@ def _rated(
         )
         for c in conditions
     )
+
+
+def _uneven(conditions: Sequence[PairedConditions]) -> list[str]:
+    """Where starts were not tried equally often, in words."""
+    found: list[str] = []
+    sides = ("real", [c.real for c in conditions]), ("simulated", [c.sim for c in conditions])
+    for words, side in sides:
+        times = [[len(outcome) for outcome in starts.values()] for starts in side]
+        uneven = [i for i, n in enumerate(times) if min(n) < max(n)]
+        if uneven:
+            n = times[uneven[0]]
+            found.append(
+                f"{words}: {len(uneven)} of {len(times)} policies were tried more often from some"
+                f" starts than from others ('{conditions[uneven[0]].policy}': {min(n)} to {max(n)}"
+                " times); in the rates every start counts once"
+            )
+    return found
 
 
 def _counted(side: Sequence[TrialRecord], words: str, notes: list[str]) -> list[TrialRecord]:
@@ -273,10 +292,3 @@ def _conditions(
         {name: of_sim[name] for name in of_real if name in of_sim},
         {name: v for name, v in of_sim.items() if name not in of_real},
     )
-
-
-def _outcomes(conditions: Mapping[str, Outcome], by: By) -> Outcomes:
-    values = np.array([v for outcome in conditions.values() for v in outcome], dtype=np.float64)
-    if by == "success":
-        return Outcomes.of_counts(int(values.sum()), int(values.size))
-    return Outcomes(float(values.mean()), int(values.size), values)

@@ -187,10 +187,10 @@ def rate_interval(pair: PolicyPair, side: Side, level: float = 0.95) -> Estimate
     starts = next(iter(pair.starts), None)
     worth = float(first.trials) if starts is None else starts.worth(side)
     if first.scores is not None:
-        found = bounded_mean(first.scores, level=level)
+        found = bounded_mean(first.spread(first.trials), level=level)
         wider = math.sqrt(first.trials / worth)
-        low, high = (found.value + wider * (end - found.value) for end in (found.low, found.high))
-        return replace(found, low=max(0.0, low), high=min(1.0, high))
+        low, high = (first.rate + wider * (end - found.value) for end in (found.low, found.high))
+        return replace(found, value=first.rate, low=max(0.0, low), high=min(1.0, high))
     low, high = wilson_ends(first.rate, worth, level)
     return Estimate(first.rate, low, high, first.trials, "Wilson", level)
 
@@ -212,4 +212,5 @@ def _bent(outcomes: Outcomes, line: tuple[float, float]) -> Outcomes:
         float(np.clip(intercept + slope * outcomes.rate, 0.0, 1.0)),
         outcomes.trials,
         None if scores is None else np.clip(intercept + slope * scores, 0.0, 1.0),
+        outcomes.weights,
     )

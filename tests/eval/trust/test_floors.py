@@ -140,6 +140,27 @@ def test_draws_vary_and_go_together_as_told(scores: np.ndarray | None) -> None:
     assert abs(float(np.corrcoef(sim[:, 0], real[:, 0])[0, 1])) < 0.03
 
 
+@pytest.mark.parametrize("scored", [False, True], ids=["won", "scores"])
+def test_draws_vary_as_told_where_starts_are_tried_unequally_often(scored: bool) -> None:
+    told = Repeats(real=0.4, sim=0.4, joint=0.2, policies=0.0)
+    counts = np.repeat([1, 7], 10)
+    tried: list[tuple[float, ...]] = [(0.1,)] * 4 + [(1.0,)] * 6 + [(0.2,) * 7] * 10
+    tried = tried if scored else [(float(v > 0.5) for v in o) for o in tried]
+    outcome = Outcomes.over_starts([tuple(o) for o in tried], scored=scored)
+    starts = Starts(counts.astype(np.float32), np.full(20, 8, np.float32), told)
+    rng = np.random.default_rng(7)
+    sim, real = from_starts([outcome], [outcome], [starts], told, 20_000, rng)
+    each = (
+        np.array([0.1] * 4 + [1.0] * 6 + [0.2] * 10) if scored else np.array([1.0] * 6 + [0.0] * 14)
+    )
+    assert outcome.rate == pytest.approx(each.mean())
+    for drawn, n in ((real, counts), (sim, np.full(20, 8))):
+        assert drawn.mean() == pytest.approx(each.mean(), abs=0.005)
+        want = each.var() * (0.4 + 0.6 / n).sum() / 20**2
+        assert drawn.var() == pytest.approx(want, rel=0.05)
+    assert starts.worth("real") == pytest.approx(each.var() / real.var(), rel=0.05)
+
+
 def test_starts_are_kept_wherever_tables_are_made_of_tables() -> None:
     made = happened(np.random.default_rng(6), known=False, alike=False)
     table, loose = (table_of(*made, starts=s) for s in (True, False))

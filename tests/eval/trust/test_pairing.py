@@ -18,6 +18,7 @@ from eval.trials.table import TrialStore
 from eval.trust.agreement import agreement
 from eval.trust.pairing import paired_tasks, require_paired
 from eval.trust.report import trust_report
+from eval.trust.tables import rate_interval
 from robolearn.cli.main import main
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
@@ -137,6 +138,49 @@ def test_policies_are_compared_from_the_same_starts() -> None:
     assert agreement(task)[-1].conditions == 320
     report = trust_report([task.table]).tasks[0]
     assert report.judgement.verdict == "not shown"
+
+
+def repeated_unevenly(kind: str, rng: np.random.Generator) -> list[TrialRecord]:
+    """Of eight policies that are all the same, from the same 16 starts, of which half are easy:
+    ``p0`` repeats the easy ones seven times, ``p7`` the hard ones.
+    """
+    world, each = {"sim": ("scene", 5), "robot": ("cell", 1)}[kind]
+    return [
+        trial(f"p{k}", world, i, 0.9 * good, good, again, kind=kind,
+              episode=f"{k}-{i}-{again}" * (kind != "sim"))
+        for k in range(8)
+        for i in range(16)
+        for again in range(each * (1 + (7 - k if i < 8 else k)))
+        if (good := bool(rng.random() < (0.9 if i < 8 else 0.1))) is not None
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("by", ["success", "score"])
+def test_a_start_that_is_repeated_counts_once(by) -> None:
+    """Trials of a policy are easy or hard by which starts it repeats, in both worlds alike: equal
+    policies were found to be ranked reliably.
+    """
+    rng = np.random.default_rng(0)
+    real, sim = (repeated_unevenly(kind, rng) for kind in ("robot", "sim"))
+    (task,) = paired_tasks(real, sim, by)
+    best = 0.9 if by == "score" else 1.0
+    for pair, starts in zip(task.table.pairs, task.conditions, strict=True):
+        for (outcomes,), side in ((pair.real, starts.real), (pair.sim, starts.sim)):
+            assert outcomes.rate == pytest.approx(np.mean([np.mean(o) for o in side.values()]))
+            assert outcomes.rate == pytest.approx(0.5 * best, abs=0.13)
+        for side in ("real", "sim"):
+            found = rate_interval(pair, side)
+            assert found is not None
+            assert found.low < 0.5 * best < found.high
+    assert task.table.real_trials == (72, 72)
+    said = "real: 8 of 8 policies were tried more often from some starts than from others"
+    assert any(f"{said} ('p0': 1 to 8 times)" in n for n in task.notes)
+    assert trust_report([task.table]).tasks[0].judgement.verdict != "ranks reliably"
+
+
+def test_equally_many_repetitions_are_not_said() -> None:
+    (task,) = paired_tasks(trials("robot", repeats=2), trials("sim", repeats=3))
+    assert not any("more often" in n for n in task.notes)
 
 
 def at_times(kind: str, gap_s: float, duration_s: float) -> list[TrialRecord]:
