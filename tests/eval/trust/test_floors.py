@@ -145,8 +145,8 @@ def test_draws_vary_as_told_where_starts_are_tried_unequally_often(scored: bool)
     told = Repeats(real=0.4, sim=0.4, joint=0.2, policies=0.0)
     counts = np.repeat([1, 7], 10)
     tried: list[tuple[float, ...]] = [(0.1,)] * 4 + [(1.0,)] * 6 + [(0.2,) * 7] * 10
-    tried = tried if scored else [(float(v > 0.5) for v in o) for o in tried]
-    outcome = Outcomes.over_starts([tuple(o) for o in tried], scored=scored)
+    tried = tried if scored else [tuple(float(v > 0.5) for v in o) for o in tried]
+    outcome = Outcomes.over_starts(tried, scored=scored)
     starts = Starts(counts.astype(np.float32), np.full(20, 8, np.float32), told)
     rng = np.random.default_rng(7)
     sim, real = from_starts([outcome], [outcome], [starts], told, 20_000, rng)
