@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval.blinded.plan import require_unblinded
+from eval.blinded.unblinded import require_as_tried
 from eval.compare import Comparison, compare_policies
 from eval.evaluation import FILE_NAME as EVALUATION_FILE
 from eval.evaluation import read_evaluation
@@ -76,6 +77,7 @@ def pooled(results: Sequence[Path], *, mixed: bool = False) -> Pooled:
             require_unblinded(folder, ())
         by_folder[folder] = read_trials(folder)
         require_unblinded(folder, by_folder[folder])
+        require_as_tried(folder, by_folder[folder])
     for folder, found in by_folder.items():
         if not found:
             raise DataError(f"'{folder}' has no trials yet; finish its 'robolearn evaluate' first")

@@ -26,6 +26,7 @@ from eval.blinded.key import (
 )
 from eval.blinded.plan import FILE_NAME, LockedPlan, PlannedCell, TrialPlan, lock_plan, read_locked
 from eval.blinded.schedule import aliases, schedule
+from eval.blinded.unblinded import UNBLINDED
 from eval.plain import write_mapping, write_text
 from eval.preregistration import Preregistration, plan_text
 from eval.trials.rollouts import utc_now
@@ -41,7 +42,6 @@ from robolearn.operations.trial.options import DesignOptions, TrialOptions
 from robolearn.operations.trial.sources import given_policies, located_sources
 from robolearn.types import Condition
 
-UNBLINDED = "unblinded.json"
 KEPT = "kept"
 _SHOWN = 6
 

@@ -13,15 +13,16 @@ from eval.blinded.interim import interim
 from eval.blinded.key import SealedKey, open_key
 from eval.blinded.plan import BLIND, LockedPlan, read_locked
 from eval.blinded.queue import Standing, standing, void_note, voided_at
+from eval.blinded.unblinded import UNBLINDED, named, registered_hash
 from eval.blinded.votes import TIE, Vote, current, read_votes
 from eval.plain import read_mapping, write_mapping, write_text
 from eval.preregistration import FOLDER as PLANS
 from eval.trials.export import to_csv
 from eval.trials.rollouts import utc_now
-from eval.trials.table import SCORED, TrialStore, has_trials, read_trials
-from robolearn.config import config_hash, parse_yaml
+from eval.trials.table import TrialStore, has_trials, read_trials
+from robolearn.config import config_hash
 from robolearn.errors import ConfigError, DataError, StoreCorruptError
-from robolearn.operations.trial.planned import UNBLINDED, trials_lock
+from robolearn.operations.trial.planned import trials_lock
 from robolearn.operations.trial.session import done_pairs
 from robolearn.types import TrialRecord
 
@@ -139,7 +140,7 @@ def unblind(folder: Path, *, reason: str = "") -> Unblinded:
             _require_votes(folder, found.votes)
         else:
             write_mapping(folder / UNBLINDED, _document(found, key, reason.strip()))
-        trials = _named(found.rows, key)
+        trials = named(found.rows, key)
         _write_table(folder, trials)
         write_text(folder / PLANS / f"{registered_hash(key)}.yaml", key.registered)
         write_text(folder / "trials.csv", to_csv(trials))
@@ -210,23 +211,6 @@ def _document(found: _Read, key: SealedKey, reason: str) -> dict[str, Any]:
             for p in key.policies
         },
     }
-
-
-def _named(rows: Sequence[TrialRecord], key: SealedKey) -> tuple[TrialRecord, ...]:
-    """The rows as the plan's preregistration calls policies; started ones are no results."""
-    plan = registered_hash(key)
-    return tuple(
-        dataclasses.replace(
-            r, policy=key.of(r.alias).name, policy_hash=key.of(r.alias).hash, plan=plan
-        )
-        for r in rows
-        if r.status in (*SCORED, "voided")
-    )
-
-
-def registered_hash(key: SealedKey) -> str:
-    """The hash of the preregistration in a key."""
-    return str(parse_yaml(key.registered)["hash"])
 
 
 def _write_table(folder: Path, trials: tuple[TrialRecord, ...]) -> None:

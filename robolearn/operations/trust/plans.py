@@ -6,23 +6,24 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from eval.blinded.plan import BLIND, FILE_NAME, read_locked
-from eval.blinded.queue import standing
+from eval.blinded.plan import FILE_NAME
 from eval.preregistration import kept_plans
-from eval.trials.table import has_trials, read_trials
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
 
 
 def require_planned(by_folder: Mapping[Path, Sequence[TrialRecord]]) -> tuple[str, ...]:
-    """Refuse trials of a plan that is not what it was when they were run: :class:`DataError`, or
-    :class:`ConfigError` with the edited file. Returned in words: plans that folders do not keep.
+    """Refuse trials of a plan that is not what it was when they were run: :class:`DataError`.
+    Returned in words: plans that folders do not keep.
     """
     notes: list[str] = []
     for folder, trials in by_folder.items():
-        if (folder / FILE_NAME).is_file():
-            blinded = folder / BLIND
-            standing(read_locked(folder), read_trials(blinded) if has_trials(blinded) else ())
+        blinded = sum(r.slot is not None for r in trials)
+        if blinded and not (folder / FILE_NAME).is_file():
+            notes.append(
+                f"'{folder}' has {blinded} trials of blinded ones without their {FILE_NAME}:"
+                " whether these are all, and of those policies, is not known"
+            )
         plans = kept_plans([folder])
         for digest, count in Counter(r.plan for r in trials if r.plan).items():
             plan = plans.get(digest)

@@ -23,7 +23,6 @@ from robolearn.cli.main import main
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
 from tests.eval.report_folder import trial
-from tests.robolearn.operations.trial.toy import plan_toy
 
 NAMES = tuple(f"p{i}" for i in range(7))
 
@@ -303,14 +302,3 @@ def test_a_plan_that_was_changed_after_the_first_trial_is_refused(tmp_path: Path
         kept.write_text(changed)
         assert main(list(words)) == 2
         assert said in capsys.readouterr().err
-
-
-def test_the_locked_plan_of_blinded_trials_is_looked_at_too(tmp_path: Path, capsys) -> None:
-    real = folder(tmp_path / "real", trials("robot"))
-    sim = folder(tmp_path / "sim", trials("sim"))
-    plan_toy(tmp_path / "real")
-    assert main(["trust", "--real", real, "--sim", sim]) == 0
-    path = tmp_path / "real" / "plan.yaml"
-    path.write_text(path.read_text().replace("seed: 0", "seed: 1"))
-    assert main(["trust", "--real", real, "--sim", sim]) == 2
-    assert "was edited since it was written" in capsys.readouterr().err

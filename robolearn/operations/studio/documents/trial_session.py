@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval.blinded.plan import LockedPlan, read_locked
+from eval.blinded.unblinded import UNBLINDED
 from eval.plain import read_mapping
 from robolearn.operations.studio.documents.command_line import command_line
 from robolearn.operations.studio.documents.evaluation import Rate, evaluation_document
 from robolearn.operations.studio.documents.loose import mapping, texts
 from robolearn.operations.studio.documents.problems import Problem, Problems, gone
-from robolearn.operations.trial.planned import UNBLINDED
 from robolearn.operations.trial.report import TrialReport, trial_report
 
 

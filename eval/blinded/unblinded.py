@@ -1,0 +1,64 @@
+"""Names the policies of blinded trials once they are unblinded, and holds what stands there by
+names against what was tried.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from eval.blinded.key import SealedKey, open_key
+from eval.blinded.plan import BLIND, FILE_NAME, read_locked
+from eval.blinded.queue import standing
+from eval.trials.table import SCORED, has_trials, read_trials
+from robolearn.config import parse_yaml
+from robolearn.errors import DataError
+from robolearn.types import TrialRecord
+
+UNBLINDED = "unblinded.json"
+
+
+def named(rows: Sequence[TrialRecord], key: SealedKey) -> tuple[TrialRecord, ...]:
+    """The rows as the plan's preregistration calls policies; started ones are no results."""
+    plan = registered_hash(key)
+    return tuple(
+        dataclasses.replace(
+            r, policy=key.of(r.alias).name, policy_hash=key.of(r.alias).hash, plan=plan
+        )
+        for r in rows
+        if r.status in (*SCORED, "voided")
+    )
+
+
+def registered_hash(key: SealedKey) -> str:
+    """The hash of the preregistration in a key."""
+    return str(parse_yaml(key.registered)["hash"])
+
+
+def require_as_tried(folder: Path, trials: Sequence[TrialRecord]) -> None:
+    """Hold ``trials``, what stands unblinded in ``folder``, against the plan and the table of what
+    was tried under it; folders without blinded trials pass.
+
+    :class:`DataError` for rows that the plan does not explain, that are not those that were tried
+    or that nothing is left to hold against; :class:`ConfigError` for an edited plan or key.
+    """
+    planned, blinded = (folder / FILE_NAME).is_file(), has_trials(folder / BLIND)
+    if not planned and not (folder / UNBLINDED).is_file():
+        return
+    if not planned or (trials and not blinded):
+        gone = BLIND if planned else FILE_NAME
+        raise DataError(
+            f"'{folder}' has trials that were unblinded, but not '{gone}', against which they are"
+            " held: restore the folder from a copy"
+        )
+    locked = read_locked(folder)
+    rows = read_trials(folder / BLIND) if blinded else ()
+    standing(locked, rows)
+    tried = named(rows, open_key(folder, locked.plan.key))
+    if tuple(trials) != tried:
+        raise DataError(
+            f"'{folder}' has {len(trials)} unblinded trials that are not those that were tried"
+            f" ({len(tried)} in '{BLIND}'): the table was edited or exchanged; move trials.sqlite"
+            " away and unblind again"
+        )
