@@ -177,15 +177,17 @@ def executed_as(
     runtime: Runtime = "torch",
     guidance: GuidanceName = "auto",
     delay_ticks: int = 0,
+    aside: str = "",
 ) -> tuple[str, str]:
     """Name and hash of a policy in trials: whatever changes them beside the policy is in both, so
-    that a simulated and a real trial of one policy have the same.
+    that a simulated and a real trial of one policy have the same. ``aside``: what is done otherwise
+    than the suite says (:func:`robolearn.operations.suites.aside`).
     """
     # The two round differently, and trials of one do not count for the other.
     suffix = "" if runtime == "torch" else f"-{runtime}"
     way = "" if guidance == "auto" else f"guidance={guidance}"
     delay = f"delay={delay_ticks}" if delay_ticks else ""
-    how = ",".join(part for part in (execution.label, way, delay) if part)
+    how = ",".join(part for part in (execution.label, way, delay, aside) if part)
     return (f"{name}+{how}", f"{digest}{suffix}+{how}") if how else (name, digest + suffix)
 
 

@@ -188,6 +188,7 @@ def trained_policy(
     name: str,
     options: EvaluateOptions = USUAL,
     execution: Execution = AS_TRAINED,
+    aside: str = "",
 ) -> PolicyEntry:
     """A run directory as a policy under test; whatever changes its trials is in name and hash."""
     # Imported here because it imports torch, which an expert alone does not need.
@@ -203,6 +204,7 @@ def trained_policy(
         runtime=options.runtime,
         guidance=options.guidance,
         delay_ticks=delay,
+        aside=aside,
     )
     return PolicyEntry(name, digest, builder, execution=execution, delay_ticks=delay)
 
@@ -262,8 +264,11 @@ def policy_entries(
     execution: Execution,
     suite: Suite,
     worlds: Mapping[str, str],
+    aside: str = "",
 ) -> tuple[PolicyEntry, ...]:
-    """The policies of ``runs`` (as :func:`evaluate` takes them), checked to load."""
+    """The policies of ``runs`` (as :func:`evaluate` takes them), checked to load; ``aside``: see
+    :func:`robolearn.operations.builders.executed_as`.
+    """
     task = suite.config.task
     entries: list[PolicyEntry] = []
     for run, label in zip(runs, policy_labels(runs), strict=True):
@@ -276,14 +281,17 @@ def policy_entries(
             entries.append(PolicyEntry(name, digest, None, expert))
             continue
         if is_server(run):
-            entries.append(served_policy(str(run), options, execution))
+            entries.append(served_policy(str(run), options, execution, aside))
             continue
-        entries.append(trained_policy(Path(run), label, options, execution))
+        entries.append(trained_policy(Path(run), label, options, execution, aside))
     return tuple(entries)
 
 
 def served_policy(
-    url: str, options: EvaluateOptions = USUAL, execution: Execution = AS_TRAINED
+    url: str,
+    options: EvaluateOptions = USUAL,
+    execution: Execution = AS_TRAINED,
+    aside: str = "",
 ) -> PolicyEntry:
     """A policy on a server, as it says it is called; :class:`InferenceError` for a server that is
     not there, or does not say which policy it serves.
@@ -298,7 +306,9 @@ def served_policy(
             " apart. Give the server both (PolicyServer(policy, config, name, hash))"
         )
     delay = options.delay_ticks
-    called, executed = executed_as(name, digest, execution=execution, delay_ticks=delay)
+    called, executed = executed_as(
+        name, digest, execution=execution, delay_ticks=delay, aside=aside
+    )
     builder = ServerBuilder(url, digest)
     return PolicyEntry(called, executed, builder, execution=execution, delay_ticks=delay)
 

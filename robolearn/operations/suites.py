@@ -23,6 +23,7 @@ from eval.trials.suites import (
     suite_yaml,
 )
 from eval.trials.unseen import seen_and_unseen
+from robolearn.config import config_hash
 from robolearn.data.episode import EpisodeStart
 from robolearn.data.provenance import git_revision
 from robolearn.errors import ConfigError, RobolearnError
@@ -47,6 +48,16 @@ def trial_options(suite: Suite) -> Options:
         commit=git_revision(),
         forbidden=suite.config.forbidden,
     )
+
+
+def aside(suite: SuiteConfig, max_steps: int, instruction: str) -> str:
+    """What trials do otherwise than their suite says, for the names of policies; "": nothing. Text
+    stands there by its hash.
+    """
+    length = "" if max_steps == suite.max_steps else f"max_steps={max_steps}"
+    same = instruction == suite.instruction
+    told = "" if same else f"instruction={config_hash(instruction)[:8]}"
+    return ",".join(filter(None, (length, told)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ from robolearn.operations.deploy.task import recorded_params, task_of
 from robolearn.operations.deploy.trials import PERSON_STEPS, TrialWriter, blank_trial
 from robolearn.operations.deploy.video import Film, film_of
 from robolearn.operations.deploy.watch import first_action, shadow
-from robolearn.operations.suites import open_suite
+from robolearn.operations.suites import aside, open_suite
 from robolearn.operations.trust.permission import Permission, Wanted, permit
 from robolearn.runtime import EpisodeResult, run_episode
 from robolearn.timing.latencies import KEY as LATENCIES
@@ -196,6 +196,7 @@ class _Deployment:
             execution=options.executed,
             runtime=options.runtime,
             guidance=options.guidance,
+            aside=aside(self._suite.config, self._max_steps, self._instruction),
         )
 
     @property
@@ -364,6 +365,7 @@ class _Deployment:
             "execution": dataclasses.asdict(options.executed),
             # What a server does is told by those who started it.
             "guidance": None if options.server else options.guidance,
+            "max_steps": self._max_steps,
             "instruction": self._instruction,
             **self._permission.to_json(),
             "takeover": options.takeover.by,

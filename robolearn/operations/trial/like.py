@@ -23,7 +23,7 @@ from eval.trials import rollouts
 from eval.trials.export import to_csv
 from eval.trials.progress import Progress
 from eval.trials.rollouts import PolicyEntry
-from eval.trials.suites import Suite, nudged
+from eval.trials.suites import Suite, SuiteConfig, nudged
 from eval.trials.table import TrialStore, has_trials, read_trials
 from robolearn.agents.execution import Execution
 from robolearn.config import from_dict
@@ -38,7 +38,7 @@ from robolearn.operations.evaluate import (
     worlds_at_goals,
 )
 from robolearn.operations.evaluate_options import EvaluateOptions
-from robolearn.operations.suites import open_suite
+from robolearn.operations.suites import aside, open_suite
 from robolearn.operations.trial.begun import Begun, go_on, measured
 from robolearn.operations.trial.planned import KEPT
 from robolearn.seeding import child_seed
@@ -93,7 +93,7 @@ def evaluate_like(
     """Simulate every policy from the starts of its real trials in ``like``; resumes.
 
     Of blinded trials (once they are unblinded) suite, length, instruction and execution are the
-    plan's, of a deployment the execution is its own.
+    plan's, of a deployment those but the suite are its own.
     :class:`ConfigError` for options that make no sense here, and for an ``out`` that was begun from
     other starts; :class:`DataError` for trials without measured starts, of another suite, or of
     none of the policies.
@@ -103,25 +103,32 @@ def evaluate_like(
                           " and repeat out")  # fmt: skip
     real = real_trials(like, how.real_world)
     plan = read_locked(like).plan if (like / PLAN_FILE).is_file() else None
-    suite, execution = like_suite(like, options), _execution(like, plan, execution)
+    suite = like_suite(like, options)
+    done = _done(like, plan, suite.config)
+    execution = done.execution if execution == AS_TRAINED else execution
+    apart = aside(suite.config, done.max_steps, done.instruction)
     names = options.worlds or (suite.config.source_world,)
     at_goal = worlds_at_goals(runs, names, suite)
-    policies = policy_entries(runs, options, execution, suite, at_goal)
-    worlds = world_entries(runs, at_goal, suite)
+    policies = policy_entries(runs, options, execution, suite, at_goal, apart)
+    worlds = [
+        w if w.instruction != suite.config.instruction
+        else dataclasses.replace(w, instruction=done.instruction)
+        for w in world_entries(runs, at_goal, suite)
+    ]  # fmt: skip
     starts = {p.name: _starts(p, real, suite, how) for p in policies}
     asked = dataclasses.replace(options, videos=0)
-    rolled, said = rollout_options(asked, out, suite, ""), suite.config.instruction
-    if plan is not None:
-        rolled = dataclasses.replace(rolled, max_steps=plan.max_steps)
-        worlds = [
-            dataclasses.replace(w, instruction=plan.instruction) if w.instruction == said else w
-            for w in worlds
-        ]
-        said = plan.instruction
+    rolled = rollout_options(asked, out, suite, "")
+    if apart:
+        rolled = dataclasses.replace(rolled, max_steps=done.max_steps)
     mine = [r for r in real if r.policy_hash in {p.hash for p in policies}]
     found: list[TrialRecord] = []
     with TrialStore(out) as store:
-        go_on(out, Begun(how.position_m, how.angle_rad, rolled.max_steps, said, measured(mine)))
+        go_on(
+            out,
+            Begun(
+                how.position_m, how.angle_rad, rolled.max_steps, done.instruction, measured(mine)
+            ),
+        )
         for policy in policies:
             conditions = {w.name: starts[policy.name] for w in worlds}
             found += rollouts.evaluate([policy], worlds, conditions, store, rolled, on_progress)
@@ -155,25 +162,35 @@ def like_suite(like: Path, options: EvaluateOptions) -> Suite:
     return open_suite(options.suite or kept)
 
 
-def _execution(like: Path, plan: TrialPlan | None, execution: Execution) -> Execution:
-    """The one that was asked for, else that of the trials' plan, or of their deployment."""
-    if execution != AS_TRAINED:
-        return execution
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """How real trials were executed."""
+
+    execution: Execution
+    max_steps: int
+    instruction: str
+
+
+def _done(like: Path, plan: TrialPlan | None, suite: SuiteConfig) -> _Done:
+    """As the trials' plan says, or their deployment; what neither says is as in the suite."""
+    usual = _Done(AS_TRAINED, suite.max_steps, suite.instruction)
     if plan is not None:
-        return plan.execution
-    return _deployed(like) if (like / DOCUMENT).is_file() else execution
-
-
-def _deployed(like: Path) -> Execution:
-    """How the chunks of a deployment were executed, as its episodes keep it."""
+        return _Done(plan.execution, plan.max_steps, plan.instruction)
+    if not (like / DOCUMENT).is_file():
+        return usual
     store = EpisodeStore.open(like / "store")
-    found = list[Execution]()
+    found = list[_Done]()
     for name in store.ids():
-        kept = store.meta(name).provenance.get("execution")
-        how = AS_TRAINED if kept is None else from_dict(Execution, kept, where=f"episode {name}")
+        kept = store.meta(name).provenance
+        way = kept.get("execution")
+        how = _Done(
+            AS_TRAINED if way is None else from_dict(Execution, way, where=f"episode {name}"),
+            int(kept.get("max_steps", suite.max_steps)),
+            str(kept.get("instruction", suite.instruction)),
+        )
         found += [] if how in found else [how]
     # Of several none is everybody's; the names of the policies tell them apart.
-    return found[0] if len(found) == 1 else AS_TRAINED
+    return found[0] if len(found) == 1 else usual
 
 
 def _starts(

@@ -36,6 +36,7 @@ from robolearn.operations.deploy.task import recorded_params, task_of
 from robolearn.operations.deploy.trials import blank_trial
 from robolearn.operations.pictures.draw import Drawn
 from robolearn.operations.pictures.overlay import StartOverlay
+from robolearn.operations.suites import aside
 from robolearn.operations.trial.operator import TrialOperator
 from robolearn.operations.trial.options import TrialOptions
 from robolearn.operations.trial.planned import OpenedTrials, cell_hash, open_trials, trials_lock
@@ -304,9 +305,12 @@ def _source(stack: ExitStack, trials: OpenedTrials, alias: str) -> Source:
 
 
 def _require_served(trials: OpenedTrials, alias: str, policy: Source) -> None:
-    from robolearn.errors import ConfigError
-
-    found = executed_as(policy.name, policy.hash, execution=trials.locked.plan.execution)
+    plan = trials.locked.plan
+    found = executed_as(
+        *(policy.name, policy.hash),
+        execution=plan.execution,
+        aside=aside(trials.suite.config, plan.max_steps, plan.instruction),
+    )
     planned = trials.key.of(alias)
     if found != (planned.name, planned.hash):
         what = "another name" if found[1] == planned.hash else "another policy"

@@ -117,7 +117,7 @@ def _plan(options: TrialOptions, design: DesignOptions, robot: Path, where: Path
     for cell in cells.values():
         require_starts(conditions, cell, where)
     lab_seed = design.lab_seed if design.start_lab else None
-    policies = given_policies(design)
+    policies = given_policies(design, suite.config)
     nonce = new_nonce()
     words = aliases(len(policies))
     by_hash = shuffled(words, tuple(p.hash for p in policies), nonce)

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eval.blinded.key import SealedKey, SealedPolicy
+from eval.trials.suites import SuiteConfig
 from robolearn.errors import ConfigError
 from robolearn.operations.builders import executed_as, is_server, policy_builder, policy_labels
 from robolearn.operations.deploy.policy import open_policy
+from robolearn.operations.suites import aside
 from robolearn.operations.trial.options import DesignOptions
 
 _SHOWN = 6
@@ -28,13 +30,17 @@ class GivenPolicy:
     files: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def given_policies(design: DesignOptions) -> tuple[GivenPolicy, ...]:
+def given_policies(design: DesignOptions, suite: SuiteConfig) -> tuple[GivenPolicy, ...]:
     """Everything that decides what the given policies do; :class:`ConfigError` for one that is
     given twice.
     """
     labels = policy_labels(design.policies)
+    apart = aside(
+        suite, design.max_steps or suite.max_steps, design.instruction or suite.instruction
+    )
     found = tuple(
-        _given(source, label, design) for source, label in zip(design.policies, labels, strict=True)
+        _given(source, label, design, apart)
+        for source, label in zip(design.policies, labels, strict=True)
     )
     for what, values in (("name", [p.name for p in found]), ("content", [p.hash for p in found])):
         double = sorted({v for v in values if values.count(v) > 1})
@@ -88,11 +94,13 @@ def _changed_in_place(key: SealedKey, foreign: Sequence[str]) -> bool:
     return all(str(Path(source).resolve()) in planned for source in foreign)
 
 
-def _given(source: str, label: str, design: DesignOptions) -> GivenPolicy:
+def _given(source: str, label: str, design: DesignOptions, apart: str) -> GivenPolicy:
     if is_server(source):
         server = open_policy(None, source)
         server.inference.close()
-        name, digest = executed_as(server.name, server.hash, execution=design.execution)
+        name, digest = executed_as(
+            server.name, server.hash, execution=design.execution, aside=apart
+        )
         return GivenPolicy(name, digest, source)
     # Imported here because it imports torch, which a server's policy does not need.
     from robolearn.training.run_directory import checked_hash
@@ -104,6 +112,7 @@ def _given(source: str, label: str, design: DesignOptions) -> GivenPolicy:
         execution=design.execution,
         runtime=design.runtime,
         guidance=design.guidance,
+        aside=apart,
     )
     return GivenPolicy(name, digest, str(run), _files(str(run)))
 

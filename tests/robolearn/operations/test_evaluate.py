@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from robolearn.agents.execution import Execution
 from robolearn.errors import ConfigError, StoreLockedError
 from robolearn.operations.builders import executed_as
 from robolearn.operations.evaluate import EvaluateListener, EvaluateOptions, evaluate
+from robolearn.operations.suites import aside, open_suite
 
 FEW = EvaluateOptions(
     worlds=("so101_reach",), suite=None, conditions=2, workers=0, videos=0, repeat=False
@@ -72,3 +74,9 @@ def test_a_policy_is_named_by_all_that_changes_its_trials():
     )
     assert executed_as("p", "h", execution=Execution(), runtime="onnx") == ("p", "h-onnx")
     assert executed_as("p", "h", execution=Execution()) == ("p", "h")
+    suite = open_suite(Path("configs/eval/pusht.yaml")).config
+    assert aside(suite, suite.max_steps, suite.instruction) == ""
+    told = aside(suite, 30, "push it away")
+    assert told.startswith("max_steps=30,instruction=")
+    assert told != aside(suite, 30, "push it here")
+    assert executed_as("p", "h", execution=Execution(), aside=told) == (f"p+{told}", f"h+{told}")

@@ -15,6 +15,7 @@ from robolearn.inference.server import PolicyServer, ServeConfig
 from robolearn.operations.builders import executed_as
 from robolearn.operations.deploy.result import DOCUMENT
 from robolearn.operations.evaluate_options import EvaluateOptions
+from robolearn.operations.suites import aside
 from robolearn.operations.trial import like as module
 from robolearn.operations.trial.like import LikeOptions, LikeResult, evaluate_like
 from robolearn.operations.trust.trials import trust_of_trials
@@ -146,19 +147,21 @@ def test_what_cannot_be_paired_is_refused(tmp_path):
         evaluate_like(["scripted"], tmp_path / "real", tmp_path / "sim", odd)
 
 
-def as_deployed(folder, suite, *executions):
+def as_deployed(folder, suite, *executions, **asked):
     """Trials on a cell as a deployment of a served policy leaves them, an execution each."""
     (folder / DOCUMENT).parent.mkdir()
     (folder / DOCUMENT).write_text("{}")
     store = EpisodeStore.create(folder / "store")
     for i, how in enumerate(executions):
         plain = small_episode(i)
-        kept = {"execution": dataclasses.asdict(how)}
+        kept = {"execution": dataclasses.asdict(how), **asked}
+        told = {"max_steps": suite.config.max_steps, "instruction": suite.config.instruction}
+        apart = aside(suite.config, **{**told, **asked})
         with store.writer() as writer:
             writer.append(
                 dataclasses.replace(plain, meta=dataclasses.replace(plain.meta, provenance=kept))
             )
-        name, digest = executed_as("walk", "hash-of-walk", execution=how)
+        name, digest = executed_as("walk", "hash-of-walk", execution=how, aside=apart)
         condition = suite.select(2)[i]
         told = {"policy": name, "policy_hash": digest, "condition": condition.id}
         told |= {"env": "cell", "env_hash": "c", "engine": "robot", "kind": "robot", "code": ""}
@@ -176,17 +179,22 @@ def test_a_deployment_says_itself_how_its_policy_was_executed(tmp_path, short, m
     suite, ahead = load_suite(SUITE), Execution(lead_ticks=1, realtime_chunking=True)
     as_deployed(tmp_path / "real", suite, ahead, ahead)
     as_deployed(tmp_path / "mixed", suite, ahead, Execution(execute=2))
+    as_deployed(tmp_path / "short", suite, ahead, max_steps=2, instruction="push it")
     options = EvaluateOptions(suite=SUITE, worlds=("gym_pusht",), workers=0)
     server = PolicyServer(WalkPolicy(), ServeConfig(token=token), "walk", "hash-of-walk")
     try:
         how = LikeOptions(rollouts=1)
         found = evaluate_like([server.url], tmp_path / "real", tmp_path / "sim", options, how=how)
+        short = evaluate_like([server.url], tmp_path / "short", tmp_path / "t", options, how=how)
         with pytest.raises(DataError, match="the same options of execution"):
             evaluate_like([server.url], tmp_path / "mixed", tmp_path / "s", options, how=how)
     finally:
         server.close()
     assert {r.policy for r in found.trials} == {"walk+lead_ticks=1,realtime=True"}
     assert len(found.trials) == 2
+    ((name, steps),) = {(r.policy, r.steps) for r in short.trials}
+    assert steps == 2
+    assert name.startswith("walk+lead_ticks=1,realtime=True,max_steps=2,instruction=")
 
 
 def test_the_command_takes_servers_and_worlds_that_stand_for_reality(tmp_path, monkeypatch, capsys):

@@ -150,3 +150,13 @@ def test_policies_on_servers_take_part_and_are_not_exchanged(tmp_path, monkeypat
     finally:
         first.close()
         second.close()
+
+
+def test_a_length_that_is_not_the_suites_is_in_the_policies_names(tmp_path, planned):
+    for name in (*RUNS, "suite.yaml", "cell.yaml"):
+        copy = shutil.copytree if (planned / name).is_dir() else shutil.copy
+        copy(planned / name, tmp_path / name)
+    found = open_trials(options(tmp_path, full=True, max_steps=4))
+    for policy in found.key.policies:
+        assert policy.name.endswith(",max_steps=4")
+        assert policy.hash.endswith(",max_steps=4")

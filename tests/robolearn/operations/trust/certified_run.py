@@ -71,7 +71,10 @@ def workplace(
     suite = folder / "suite.yaml"
     lines = SUITE.read_text().splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("conditions"))
-    head = [line.replace("subset: 25", "subset: 2") for line in lines[: first + 1]]
+    head = [
+        line.replace("subset: 25", "subset: 2").replace("max_steps: 300", "max_steps: 3")
+        for line in lines[: first + 1]
+    ]
     suite.write_text("\n".join([*head, *lines[first + 1 : first + 1 + STARTS]]) + "\n")
     listed = load_suite(suite)
     label = listed.label

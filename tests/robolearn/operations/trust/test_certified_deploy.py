@@ -164,7 +164,7 @@ def deploy(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     def run(*more: str) -> dict[str, Any]:
         out = tmp_path / "out"
         words = [str(shop.made.run), "--robot", str(shop.cell), "--out", str(out), "--yes"]
-        words += ["--suite", str(shop.made.suite), "--max-steps", "3", "--episodes", "1"]
+        words += ["--suite", str(shop.made.suite), "--episodes", "1"]
         assert command.main([*words, "--no-video", *more]) == 0
         store = EpisodeStore.open(out / "store")
         (episode,) = store.ids()
@@ -179,6 +179,22 @@ def test_what_a_known_key_signed_lets_it_drive(shop: Shop, deploy: Any) -> None:
     assert kept["certificate_digest"] == shop.made.issued.digest
     assert kept["certificate_signed_by"] == shop.public
     assert "uncertified_accepted" not in kept
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--max-steps", "4"), r"\+.*max_steps=4"),
+        (("--instruction", "push it away"), r"\+.*instruction=[0-9a-f]{8}"),
+    ],
+)
+def test_what_is_done_otherwise_than_the_suite_says_was_not_certified(
+    shop: Shop, deploy: Any, more: tuple[str, str], said: str
+) -> None:
+    with pytest.raises(CertificateError, match=said):
+        deploy(*more)
+    kept = deploy(*more, "--accept-uncertified", "to see it")
+    assert (kept["certificate"], kept["max_steps"]) == ("accepted", 4 if "4" in more else 3)
 
 
 def redated(certificate: Certificate) -> Certificate:
