@@ -19,13 +19,17 @@ from eval.trust.agreement import harmonic_mean, reach
 from eval.trust.pairing import PairedConditions
 from eval.trust.repetition import means
 from robolearn.seeding import child_seed
-from robolearn.shapes import AnyFloats, Floats, OwnFloats
+from robolearn.shapes import AnyFloats, Floats, OwnFlags, OwnFloats, OwnIndex
 
 # Simulated repetitions of what was estimated.
 _WORLDS = 4_000
 # Coverage, in these, below which no saving is claimed.
 _COVERED = 0.94
 _STRATIFIED = "post-stratified by simulation"
+# Of so few real successes, or failures, simulation tells nothing: how rare they are, and where they
+# happen, is not known, and what repetitions of the very sample cover says nothing of it (rate .02,
+# n = 10, a useless simulator: .83, where Wilson's interval of the real trials covers .98).
+_RARE = 3
 _BETTING = "rectified simulation, betting"
 # Of the error: for real trials alone, and for how many simulated ones there are (SureSim).
 _ALONE, _SIMULATED = 0.25, 0.1
@@ -65,7 +69,8 @@ def real_estimate(
     """Of paired conditions and those that were only simulated.
 
     Successes: Bayesian post-stratification, of the first real trial of each condition (repetitions
-    are no independent ones). Scores: bets on what simulation gets wrong (Badithela et al. 2025,
+    are no independent ones); with fewer than three real successes or failures the interval of the
+    real trials alone. Scores: bets on what simulation gets wrong (Badithela et al. 2025,
     SureSim, arXiv 2510.04354), valid for every distribution of bounded outcomes; with so few trials
     as robots have they gain nothing over the bounded mean of the real ones, and no saving is
     claimed. Both take the simulated conditions for drawn as the real ones were. ``repeats``: how
@@ -84,15 +89,19 @@ def real_estimate(
         alone = bounded_mean(real, level=level)
         return RealEstimate(c.policy, found, alone, simulated, correlation, *(None,) * 3, saved=0)
     table = _table(real, paired)
+    n, k = real.size, int(real.sum())
+    alone = wilson(k, n, level)
     likely = np.array([(np.concatenate([paired, more]) >= 0.5).sum()], dtype=np.float64)
-    value, low, high = _stratified(table[None], likely, simulated, level)
-    n = real.size
-    found = Estimate(float(value[0]), float(low[0]), float(high[0]), n, _STRATIFIED, level)
-    alone = wilson(int(real.sum()), n, level)
+    found = alone
+    rare = min(k, n - k) < _RARE
+    if not rare:
+        value, low, high = _stratified(table[None], likely, simulated, level)
+        found = Estimate(float(value[0]), float(low[0]), float(high[0]), n, _STRATIFIED, level)
     rng = np.random.default_rng(child_seed(seed, "estimate", c.policy))
     repeated = repetitions(table, more.size, rng, level=level)
     width = max(found.high - found.low, repeated.width)
-    saved = _saved(found.value, n, width, level) if repeated.coverage >= _COVERED else 0
+    covered = repeated.coverage >= _COVERED and not rare
+    saved = _saved(found.value, n, width, level) if covered else 0
     possible = None
     if repeats is not None:
         agreed = reach(repeats, 1.0, harmonic_mean([len(v) for v in c.sim.values()]))
@@ -155,9 +164,11 @@ def repetitions(
     rate, likely = float(shares[0] + shares[2]), float(shares[0] + shares[1])
     drawn = rng.multinomial(n, shares, draws).astype(np.float64)
     simulated = drawn[:, 0] + drawn[:, 1] + rng.binomial(more, likely, draws)
-    low, high = _ends(drawn, simulated, n + more, level)
     k = (drawn[:, 0] + drawn[:, 2]).astype(np.int64)
     low_alone, high_alone = (ends[k] for ends in _wilson_ends(n, level))
+    low, high = low_alone.copy(), high_alone.copy()
+    if (known := ~_rare(k, n)).any():
+        low[known], high[known] = _ends(drawn[known], simulated[known], n + more, level)
     return Repetitions(
         coverage=float(((low <= rate) & (rate <= high)).mean()),
         coverage_alone=float(((low_alone <= rate) & (rate <= high_alone)).mean()),
@@ -198,6 +209,11 @@ def betting_interval(values: Floats, level: float = 0.95) -> tuple[float, float]
         return 0.0, 1.0
     step = 1.0 / (_GRID - 1)
     return max(0.0, float(m[first]) - step), min(1.0, float(m[last]) + step)
+
+
+def _rare(k: OwnIndex, n: int) -> OwnFlags:
+    """Which ``k`` successes of ``n`` are too few, or too many."""
+    return np.minimum(k, n - k) < _RARE
 
 
 def _ends(

@@ -38,6 +38,14 @@ KINDS = {
     "constant": "the same rate for all",
 }
 NUMBERS = ((6, 50, 200), (8, 50, 200), (12, 20, 100), (12, 50, 200), (20, 50, 200))
+# Real rates of worlds in which real success is estimated.
+USUAL = (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9)
+EXTREME = (0.02, 0.05, 0.95, 0.98)
+# (real rate, simulated rate, correlation) of worlds in which savings are counted.
+CLAIMED = (
+    (0.02, 0.2, 0.25), (0.98, 0.5, 0.0), (0.95, 0.8, 0.25), (0.2, 0.2, 0.0), (0.2, 0.5, 0.5),
+    (0.5, 0.5, 0.0), (0.5, 0.5, 0.5), (0.5, 0.5, 0.75), (0.7, 0.8, 0.75),
+)  # fmt: skip
 VERDICTS = ("ranks reliably", "screens only", "not shown")
 
 
@@ -92,13 +100,44 @@ def covered(n: int, correlation: float, rates: Sequence[float], draws: int) -> l
 
 
 def estimates(draws: int = 20_000) -> None:
-    """Print coverage and width over worlds as Markdown."""
+    """Print coverage and width over worlds as Markdown, of usual rates and of extreme ones; then
+    how often real trials are said to be saved, and the intervals by which they are cover.
+    """
+    for rates in (USUAL, EXTREME):
+        print(f"\nreal rates {', '.join(f'{r:g}' for r in rates)}\n")
+        _coverage(rates, draws)
+    head = ("real trials", "real rate", "simulated", "correlation", "coverage", "saving claimed",
+            "of these covered", "Wilson's")  # fmt: skip
+    print("\n| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for n in (10, 20, 50):
+        for rate, simulated, correlation in CLAIMED:
+            _claimed(n, rate, simulated, correlation)
+
+
+def _claimed(n: int, rate: float, simulated: float, correlation: float, draws: int = 400) -> None:
+    shares = next(w for w in worlds(rate, correlation) if abs(w[0] + w[1] - simulated) < 1e-9)
+    rng = np.random.default_rng(n)
+    covers, claims, alone = (np.zeros(draws, dtype=bool) for _ in range(3))
+    for i in range(draws):
+        drawn = np.repeat([(1, 1), (0, 1), (1, 0), (0, 0)], rng.multinomial(n, shares), axis=0)
+        real, sim = ({f"c{j}": (float(v),) for j, v in enumerate(side)} for side in drawn.T)
+        more = {f"x{j}": (float(v),) for j, v in enumerate(rng.random(500) < simulated)}
+        found = real_estimate(PairedConditions("p", real, sim, more), seed=i)
+        covers[i] = found.estimate.low <= rate <= found.estimate.high
+        alone[i] = found.alone.low <= rate <= found.alone.high
+        claims[i] = found.saved > 0
+    of_these = [f"{c[claims].mean():.3f}" if claims.any() else "" for c in (covers, alone)]
+    shown = f"{covers.mean():.3f} | {claims.sum()} of {draws} | {of_these[0]} | {of_these[1]}"
+    print(f"| {n} | {rate} | {simulated} | {correlation} | {shown} |", flush=True)
+
+
+def _coverage(rates: Sequence[float], draws: int) -> None:
     head = ("real trials", "correlation", "worlds", "coverage, mean", "least", "Wilson's, mean",
             "least", "width over Wilson's, mean", "largest")  # fmt: skip
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     for n in (10, 20, 50):
         for correlation in (0.0, 0.25, 0.5, 0.75, 0.9):
-            found = covered(n, correlation, (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9), draws)
+            found = covered(n, correlation, rates, draws)
             ours, alone = ([getattr(r, f) for r in found] for f in ("coverage", "coverage_alone"))
             ratio = [r.width / r.width_alone for r in found]
             figures = (np.mean(ours), min(ours), np.mean(alone), min(alone), np.mean(ratio))
