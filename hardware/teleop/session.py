@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from hardware.teleop.agent import TeleopAgent
 from hardware.teleop.attended import AttendedEnv, Said
@@ -27,6 +27,7 @@ from hardware.teleop.axes import Eye
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Key, Look, Phase, TeleopDevice, View
 from hardware.teleop.key_watch import KeyWatch
+from hardware.teleop.recorded import Recorder, Reviewer
 from hardware.teleop.seen import QuickLook, Wanted, view_of, with_start
 from robolearn.agents.take_over import TakeOver
 from robolearn.contracts import Agent, Inference, Subscriber
@@ -56,37 +57,6 @@ _HOLD_IT = "Hold the arm: at the start key it gives way."
 _LOOK_S = 0.1
 # The disk is looked at so often [ticks].
 _DISK_EVERY = 50
-
-
-@runtime_checkable
-class Recorder(Subscriber, Protocol):
-    """A recorder that asks before it saves."""
-
-    def keep(self) -> str:
-        """Commit the finished episode; its id."""
-        ...
-
-    def discard(self) -> None:
-        """Forget the finished episode."""
-        ...
-
-
-@runtime_checkable
-class Reviewer(Protocol):
-    """Looks at the finished episode before it is kept."""
-
-    def judge(self) -> tuple[str, ...]:
-        """What is wrong with it, and what to do."""
-        ...
-
-    def kept(self, episode: str, solved: bool | None) -> None:
-        """It was kept under this id; ``solved``: what the person says of it instead of the task."""
-        ...
-
-    @property
-    def lost_frames(self) -> int:
-        """Pictures that did not reach the disk in this session."""
-        ...
 
 
 def _no_view(view: View) -> None:
@@ -172,7 +142,10 @@ class TeleopSession:
         self._quitting = False
 
     def run(self) -> tuple[str, ...]:
-        """Ids of the saved episodes. RobotConnectionError when the cell is gone for good."""
+        """Ids of the saved episodes; an arm is at home then, unless a stop is latched.
+        RobotConnectionError when the cell is gone for good; SafetyStopError when the arm stopped on
+        its way home.
+        """
         attempt = 0
         while len(self._saved) < self._config.episodes:
             condition = self._config.condition(child_seed(self._config.seed, "attempt", attempt))
@@ -181,6 +154,7 @@ class TeleopSession:
                 break
             # The same start again is what 'redo' asks for.
             attempt += decided != "redo"
+        self._home()
         count = len(self._saved)
         said = f"{count} episode{'s' if count != 1 else ''} saved."
         self._show("done", said if self._recorder is not None else "Nothing was recorded.")
@@ -337,6 +311,20 @@ class TeleopSession:
         # Whatever was pressed before it could be seen is not meant, but for the end.
         self._quitting = self._quitting or "quit" in self._device.pressed()
         return True
+
+    def _home(self) -> None:
+        """The arm goes to where it rests; the person may stop it as anywhere else."""
+        arm = self._env.arm
+        if arm is None or self._latched:
+            return
+        self._show("resetting", "The arm goes home.", ("stop",))
+        try:
+            with KeyWatch(self._device, arm.estop, self._config.poll_s):
+                arm.home()
+        except RobotError as error:
+            self._fail(error)
+            self._show("done", "The arm is not at home.")
+            raise
 
     def _clear(self) -> None:
         """The person says that it may go on."""

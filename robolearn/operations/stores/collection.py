@@ -276,10 +276,7 @@ class Collection:
         place = self.place
         if place.on_session is not None:
             place.on_session(session)
-        saved = session.run()
-        if place.arm is not None and not session.stopped:
-            place.arm.home()
-        return saved
+        return session.run()
 
     def _session(
         self, *, seed: int, provenance: dict[str, Any], disk_free: Callable[[], int] | None

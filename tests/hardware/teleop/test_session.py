@@ -24,6 +24,7 @@ from robolearn.errors import (
 from robolearn.types import Command, Condition, Observation, Outcome, ResetReport, Sample
 from tests.hardware.teleop.test_teleop import FAST, Hand, Keeper
 from tests.mocks import CONDITION, TOOL, PointEnv
+from tests.waiting import wait_until
 
 
 class Cell(PointEnv):
@@ -250,9 +251,51 @@ def test_a_guided_arm_holds_once_nobody_is_at_the_keys() -> None:
     assert len(run.run()) == 1
     assert [e.reason for e in keeper.ends] == ["freedrive_ended"]
     assert [t.command.source for t in keeper.ticks] == [*["human:hand"] * 3, "hold"]
-    assert cell.said[2:] == ["begin guided", "hold"]
+    assert cell.said[2:] == ["begin guided", "hold", "home"]
     said = next(v.message for v in hand.views if v.phase == "review")
     assert said.startswith("The arm holds: nobody is at the keys.")
+
+
+class GoesHome(Cell):
+    """It takes its time on the way, and stops where it is told to."""
+
+    def home(self) -> None:
+        super().home()
+        wait_until(lambda: self.latched, what="a stop")
+        self.require_running()
+
+
+def test_the_stop_key_works_while_the_arm_goes_home_at_the_end() -> None:
+    cell = GoesHome()
+
+    class SeesItMove(Reacts):
+        def pressed(self) -> tuple[Key, ...]:
+            return () if "home" not in cell.said and self.due == ("stop",) else super().pressed()
+
+    hand = SeesItMove(ready=["quit"], resetting=["", "stop"])
+    run, _ = session(cell, hand)
+    with pytest.raises(SafetyStopError, match="emergency stop"):
+        run.run()
+    assert cell.said[-2:] == ["home", "estop"]
+    assert run.stopped
+    *_, home, done = hand.views
+    assert (home.phase, home.message, home.keys) == ("resetting", "The arm goes home.", ("stop",))
+    assert (done.phase, done.message, done.error) == (
+        "done",
+        "The arm is not at home.",
+        "emergency stop",
+    )
+
+
+def test_an_arm_is_at_home_before_the_session_is_over_unless_a_stop_is_latched() -> None:
+    cell = Cell()
+    run, _ = session(cell, Reacts(ready=["quit"]))
+    run.run()
+    assert cell.said[-1] == "home"
+    stopped = Cell()
+    run, _ = session(stopped, Reacts(ready=["stop"], stopped=["quit"]))
+    run.run()
+    assert "home" not in stopped.said
 
 
 def test_the_stop_key_works_in_every_phase() -> None:
@@ -288,7 +331,7 @@ def test_the_stop_key_works_while_the_arm_moves_to_the_start() -> None:
     run, _ = session(cell, hand)
     assert run.run() == ()
     assert cell.said[:2] == [starts(cell)[0], "estop"]
-    assert phases(hand) == ["resetting", "stopped", "resetting", "ready", "done"]
+    assert phases(hand) == ["resetting", "stopped", "resetting", "ready", "resetting", "done"]
 
 
 def test_a_start_that_is_missed_is_said_and_tried_again() -> None:
@@ -319,7 +362,7 @@ def test_objects_are_placed_by_the_person_in_the_middle_of_a_reset() -> None:
     placing = next(v for v in hand.views if v.phase == "placing")
     assert placing.message.startswith("place the cube at x 0.1 m")
     # Who ends it while being asked does not have to say it twice.
-    assert phases(hand)[-2:] == ["placing", "done"]
+    assert phases(hand)[-3:] == ["placing", "resetting", "done"]
     assert cell.asked == 2
     with pytest.raises(StartError, match="nobody can be asked now"):
         run.place("something")

@@ -81,7 +81,7 @@ def test_a_person_records_on_a_cell_stops_it_and_goes_on(
     assert order == [
         "resetting", "ready", "running", "review",
         "stopped", "resetting", "ready", "running", "review",
-        "resetting", "ready", "done",
+        "resetting", "ready", "resetting", "done",
     ]  # fmt: skip
     assert person.closed
     assert told == list(found.saved)
