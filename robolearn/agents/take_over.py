@@ -95,7 +95,8 @@ class TakeOver:
     """``policy`` drives, ``person`` takes over and hands back.
 
     Without a touch the commands are those of ``policy`` alone, bit for bit. A device that is lost
-    while the person drives stops the arm: it does not hand back.
+    while the person drives stops the arm: it does not hand back, nor does it once it is back and
+    lies there. Only who touched it anew can let go of it.
     """
 
     def __init__(
@@ -141,6 +142,8 @@ class TakeOver:
         self._began = True
         self._beyond = 0
         self._let_go_ns: int | None = None
+        # The device was lost while the person drove, and was not touched since.
+        self._lost = False
         self._sent: Signals | None = None
         self._proposed: Signals | None = None
         self._seq = 0
@@ -180,27 +183,33 @@ class TakeOver:
         if touch.wish:
             self._wants = touch.wish == "take_over"
         self._neutral |= self._free(touch)
-        beyond = touch.present and self._neutral and touch.level > self._config.dead_zone
-        self._beyond = self._beyond + 1 if beyond else 0
-        held = self._beyond >= self._config.samples
+        held = self._held(touch) and self._neutral
         self._by_wish = self._wants
         return (held or self._wants) and touch.present and touch.aligned
 
     def _hands_back(self, touch: Touch, now_ns: int) -> bool:
         """A wish counts at once; who took over by one hands back by one alone."""
+        held = self._held(touch)
         if not touch.present:
-            self._let_go_ns = None
+            self._let_go_ns, self._lost = None, not self._by_wish
             return False
+        self._lost = self._lost and not held
         if touch.wish == "hand_back":
             return True
         if touch.wish == "take_over":
-            self._by_wish = True
-        if self._by_wish or not self._free(touch):
+            self._by_wish, self._lost = True, False
+        if self._by_wish or self._lost or not self._free(touch):
             self._let_go_ns = None
             return False
         if self._let_go_ns is None:
             self._let_go_ns = now_ns
         return now_ns - self._let_go_ns >= round(1e9 * self._config.hold_s)
+
+    def _held(self, touch: Touch) -> bool:
+        """Whether it is touched, and not by a tremble alone; asked once at every tick."""
+        beyond = touch.present and touch.level > self._config.dead_zone
+        self._beyond = self._beyond + 1 if beyond else 0
+        return self._beyond >= self._config.samples
 
     def _free(self, touch: Touch) -> bool:
         return touch.level <= self._config.release * self._config.dead_zone
@@ -213,6 +222,7 @@ class TakeOver:
         # Who hands back by a button may still hold the device: that is no new touch.
         self._neutral = False
         self._let_go_ns = self._proposed = None
+        self._lost = False
         self._easing.begin(sent)
         self._began = False
         if driver == "person":
@@ -225,5 +235,6 @@ class TakeOver:
             self._proposed = self._policy.decide(observation, reply).action
         command = self._person.decide(observation, None)
         # Waiting for the hold to pass corrects nothing, and should not be learned from.
-        source = command.source if self._let_go_ns is None else "hold"
+        waits = (self._lost and not self._beyond) or self._let_go_ns is not None
+        source = "hold" if waits else command.source
         return dataclasses.replace(command, plan=None, source=source)

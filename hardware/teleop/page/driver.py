@@ -122,11 +122,11 @@ class Driver:
             return
         seat.seq = hand.seq
         t_ns = now_ns - seat.lateness(now_ns, hand.t_ms)
-        held = hand.held and now_ns >= seat.quiet_until_ns
+        held = hand.held and not hand.away and now_ns >= seat.quiet_until_ns
         if held and self._moves(hand):
             seat.moved_ns = now_ns
         motion = hand.motion if held else None
-        self._reading = DeviceReading(t_ns, present=True, clutch=held, motion=motion)
+        self._reading = DeviceReading(t_ns, present=not hand.away, clutch=held, motion=motion)
 
     def nonsense(self, page: int, now_ns: int) -> None:
         """The page says what no page says: it has let go."""

@@ -1,9 +1,10 @@
 """Knows the messages between the page and the program, and refuses all others.
 
 The page says, as JSON with "v" (the version) and "type":
-    hand     seq, t_ms, held,                      what the hand does, 40 times a second: how far
+    hand     seq, t_ms, held, away,                what the hand does, 40 times a second: how far
              twist [6] | turn [4] | xy [2]         it deflects pads and keys, how the device that
-                                                   it holds is turned (qw, qx, qy, qz), a point
+                                                   it holds is turned (qw, qx, qy, qz), a point;
+                                                   away: the page has not the focus
     key      key                                   start, keep, discard, ...
     gripper  opening                               how far it should be open, 0 to 1
     claim                                          this page wants to drive
@@ -57,6 +58,8 @@ class Hand:
     t_ms: float
     held: bool
     motion: Rate | HandPose | TablePoint
+    # The page has not the focus, or is hidden: nobody is there who could let go.
+    away: bool = False
 
     @property
     def control(self) -> Control:
@@ -170,7 +173,7 @@ def _hand(raw: dict[str, Any]) -> Hand:
     seq, t_ms = _get(raw, "seq", int), _number(raw.get("t_ms"), "t_ms", _MOST)
     if not 0 <= seq < _MOST:
         raise DataError(f"a sequence number of {seq}")
-    held = _get(raw, "held", bool)
+    held, away = _get(raw, "held", bool), _get(raw, "away", bool)
     motion: Rate | HandPose | TablePoint
     if "twist" in raw:
         motion = Rate(_numbers(raw, "twist", 6, 1.0))
@@ -178,7 +181,7 @@ def _hand(raw: dict[str, Any]) -> Hand:
         motion = _turned(_numbers(raw, "turn", 4, _UNIT))
     else:
         motion = TablePoint(_numbers(raw, "xy", 2, _FAR_M))
-    return Hand(seq, t_ms, held, motion)
+    return Hand(seq, t_ms, held, motion, away)
 
 
 def _turned(wxyz: Quaternions) -> HandPose:

@@ -47,11 +47,12 @@ class FakePage:
     def say(self, kind, **values) -> None:
         self.socket.send(json.dumps({"v": VERSION, "type": kind, **values}))
 
-    def hand(self, held=True, late_ms=0.0, **motion) -> None:
+    def hand(self, held=True, late_ms=0.0, away=False, **motion) -> None:
         motion = motion or {"twist": [0.0] * 6}
         with self._lock:
             self.seq += 1
-            self.say("hand", seq=self.seq, t_ms=self.clock_ms - late_ms, held=held, **motion)
+            t_ms = self.clock_ms - late_ms
+            self.say("hand", seq=self.seq, t_ms=t_ms, held=held, away=away, **motion)
 
     def point(self, x, y, held=True) -> None:
         self.hand(held, xy=[x, y])

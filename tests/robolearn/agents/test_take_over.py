@@ -168,6 +168,25 @@ def test_who_gives_back_by_button_must_let_go_before_touching_again() -> None:
     assert sources(commands) == "ppp" + "hhh" + "-pppppp" + "p" + "h--"
 
 
+def test_a_device_that_was_lost_and_lies_there_untouched_hands_nothing_back() -> None:
+    commands, _, agent = drive(Scripted(touches("##" + "x" * 3 + "." * 12)), ticks=17)
+    assert agent.driver == "person"
+    # Nobody corrects anything by it, either.
+    assert sources(commands)[5:] == "-" * 12
+    # A tremble is no touch; who touches it may let go of it.
+    commands, _, _ = drive(Scripted(touches("##xxx.....#.....##......")), ticks=24)
+    assert sources(commands)[5:] == "-" * 5 + "h" + "-" * 5 + "hh" + "-" * 5 + "-"
+    # So may who presses the button.
+    commands, _, _ = drive(Scripted(touches("##xxx......b....")), ticks=16)
+    assert sources(commands)[11:] == "-pppp"
+
+
+def test_who_took_over_by_button_goes_on_when_the_device_is_back() -> None:
+    commands, _, agent = drive(Scripted(touches("t" + "xxx" + "." * 8)), ticks=12)
+    assert agent.driver == "person"
+    assert sources(commands)[4:] == "h" * 8
+
+
 def test_a_device_that_is_gone_hands_nothing_back() -> None:
     commands, policy, agent = drive(Scripted(touches("##" + "x" * 40)), ticks=40)
     assert agent.driver == "person"

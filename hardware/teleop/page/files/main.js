@@ -3,11 +3,12 @@
 const hands = {
   away: document.hidden, inside: false, xy: [0, 0],
   state() {
-    if (link.scene.control === "point") return { held: this.inside && !this.away, xy: this.xy };
-    if (tilt.driving) return { held: !this.away, turn: tilt.pose() };
+    const away = this.away;
+    if (link.scene.control === "point") return { held: this.inside && !away, away, xy: this.xy };
+    if (tilt.driving) return { held: !away, away, turn: tilt.pose() };
     const pad = pads.twist(), key = keys.twist(), stick = gamepad.twist();
     const twist = pad.map((value, i) => (link.scene.free[i] ? pads.clip(value + key[i] + stick[i]) : 0));
-    return { held: !this.away && !gamepad.quiet, twist };
+    return { held: !away && !gamepad.quiet, away, twist };
   },
   beat() { gamepad.poll(this.away || !link.driving); panel.put("gamepad", gamepad.text()); this.tell(false); },
   tell(urgent) { if (link.scene) link.hand(this.state(), urgent); },

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 
 from hardware.teleop.device import Rate, TablePoint
@@ -73,6 +75,17 @@ def test_a_page_that_closes_leaves_nobody():
     assert driver.page is None
     assert not driver.reading.present
     assert driver.claim(2, 1) == ""
+
+
+def test_a_page_without_the_focus_is_away_and_has_not_let_go():
+    driver = Driver()
+    driver.claim(1, 0)
+    driver.hear(1, hand(0, 0, x=0.5), 0)
+    driver.hear(1, dataclasses.replace(hand(1, S, x=0.5), away=True), S)
+    assert not driver.reading.present
+    assert not driver.reading.clutch
+    driver.hear(1, hand(2, 2 * S, held=False), 2 * S)
+    assert driver.reading.present
 
 
 def test_messages_count_once_and_in_order():

@@ -23,6 +23,7 @@ HAND = {
     "seq": 3,
     "t_ms": 12.5,
     "held": True,
+    "away": False,
     "twist": [0, 1, -1, 0, 0.5, 0],
 }
 
@@ -33,9 +34,10 @@ def test_what_a_page_says_is_understood():
     assert (hand.seq, hand.t_ms, hand.held, hand.control) == (3, 12.5, True, "rate")
     assert isinstance(hand.motion, Rate)
     assert hand.motion.twist.tolist() == [0, 1, -1, 0, 0.5, 0]
-    point = {"v": 1, "type": "hand", "seq": 0, "t_ms": 0, "held": False, "xy": [0.1, 0.2]}
+    point = {k: v for k, v in HAND.items() if k != "twist"} | {"away": True, "xy": [0.1, 0.2]}
     hand = decode(json.dumps(point))
     assert isinstance(hand, Hand)
+    assert hand.away
     assert isinstance(hand.motion, TablePoint)
     assert hand.control == "point"
     turned = {k: v for k, v in HAND.items() if k != "twist"} | {"turn": [0.8, 0, 0, 0.6]}
@@ -75,6 +77,7 @@ ABSURD = {
         f"hand {name}": json.dumps(HAND | {name: value})
         for name, value in {
             "held": 1,
+            "away": None,
             "seq": -1,
             "t_ms": float("nan"),
         }.items()
@@ -87,7 +90,7 @@ ABSURD = {
     "twist huge": json.dumps(HAND).replace("[0,", f"[1{'0' * 400},"),
     "five axes": json.dumps(HAND | {"twist": [0] * 5}),
     "no motion": json.dumps({k: v for k, v in HAND.items() if k != "twist"}),
-    "far point": '{"v": 1, "type": "hand", "seq": 0, "t_ms": 0, "held": true, "xy": [0, 1e9]}',
+    "far point": json.dumps({k: v for k, v in HAND.items() if k != "twist"} | {"xy": [0, 1e9]}),
 }
 
 

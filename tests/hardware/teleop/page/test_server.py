@@ -154,7 +154,10 @@ def test_a_second_operator_watches(device):
             second.driving()
 
 
-NONSENSE = ("nonsense", '{"v": 1, "type": "hand", "seq": 9, "t_ms": 0, "held": true, "twist": [9]}')
+NONSENSE = (
+    "nonsense",
+    '{"v": 1, "type": "hand", "seq": 9, "t_ms": 0, "held": true, "away": false, "twist": [9]}',
+)
 
 
 @pytest.mark.parametrize("text", [*NONSENSE, b"\x00" * 100], ids=["text", "hand", "bytes"])
@@ -425,7 +428,8 @@ def test_a_tablet_talks_by_tls_to_the_address_that_the_certificate_names(tmp_pat
 
 async def hold_by_tls(device, trusting):
     # On one thread: a connection's encryption must not be read and written by two at once.
-    told = {"v": 1, "type": "hand", "seq": 0, "t_ms": 0, "held": True, "twist": [0] * 6}
+    told = {"v": 1, "type": "hand", "seq": 0, "t_ms": 0, "held": True, "away": False}
+    told |= {"twist": [0] * 6}
     origin = f"https://127.0.0.1:{device.port}"
     async with asyncio_client.connect(ws_url(device.url), ssl=trusting, origin=origin) as opened:
         await opened.send(json.dumps(told))
