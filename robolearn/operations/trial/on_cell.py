@@ -22,7 +22,7 @@ from robolearn.contracts import Agent, Subscriber
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.lock import StoreLock
 from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import ConfigError, RobolearnError, SafetyStopError
+from robolearn.errors import ConfigError, SafetyStopError
 from robolearn.instructions import require_understood
 from robolearn.operations.builders import executed_as, is_server
 from robolearn.operations.cell.driving import HoldAtEnd
@@ -71,7 +71,7 @@ def run_trials(options: TrialOptions, operator: TrialOperator) -> SessionResult:
         stack.enter_context(blinded_log(trials))
         try:
             return _run(stack, options, trials, operator)
-        except RobolearnError as error:
+        except Exception as error:
             shown = redacted(trials, error)
             if shown is error:
                 raise
@@ -315,8 +315,8 @@ def _require_served(trials: OpenedTrials, alias: str, policy: Source) -> None:
     if found != (planned.name, planned.hash):
         what = "another name" if found[1] == planned.hash else "another policy"
         raise ConfigError(
-            f"the server of the policy '{alias}' serves {what} than was planned; start it as it"
-            " was, or plan further trials in another folder"
+            f"one of the plan's servers serves {what} than was planned; start all as they were, or"
+            " plan further trials in another folder"
         )
 
 

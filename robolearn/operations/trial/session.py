@@ -303,9 +303,12 @@ def _rated_result(result: EpisodeResult, rating: float) -> EpisodeResult:
 def redacted(trials: OpenedTrials, error: BaseException) -> BaseException:
     """The error without names of policies."""
     text = trials.key.redact(str(error))
-    if text == str(error) or not isinstance(error, RobolearnError):
+    if text == str(error) or not isinstance(error, Exception):
         return error
-    return type(error)(text)
+    if isinstance(error, RobolearnError):
+        return type(error)(text)
+    # Of other errors nobody knows how they are made.
+    return RuntimeError(f"{type(error).__name__}: {text}")
 
 
 def _excused(error: BaseException) -> bool:

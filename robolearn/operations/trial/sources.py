@@ -1,6 +1,7 @@
 """Finds the policies of blinded trials, and refuses those that are not what was planned.
 
-What is said about a policy once it has an alias does not say its name.
+What is said about a policy once it has an alias does not say which: errors name the run, or
+nothing.
 """
 
 from __future__ import annotations
@@ -62,30 +63,33 @@ def located_sources(key: SealedKey, given: Sequence[str]) -> Mapping[str, str]:
             f"policies: {[*foreign, *servers]} is none of those that were planned, or was changed"
             " since; leave policies out to go on with the plan's"
         )
-    return {p.alias: _located(p, moved) for p in key.policies}
+    sources = {p.alias: moved.get(_digest(p), p.source) for p in key.policies}
+    # Whoever knows which run was touched would know its alias: neither that is said nor an order
+    # from which it follows.
+    wrong = sorted(filter(None, (_changed(p, sources[p.alias]) for p in key.policies if p.files)))
+    if wrong:
+        raise ConfigError("; ".join(wrong))
+    return sources
 
 
-def _located(policy: SealedPolicy, moved: Mapping[str, str]) -> str:
-    if not policy.files:
-        return policy.source
-    source = moved.get(_digest(policy), policy.source)
+def _changed(policy: SealedPolicy, source: str) -> str:
+    """What is wrong with a run, without its alias; "": nothing."""
     if not Path(source).is_dir():
-        raise ConfigError(
-            f"the run of the policy '{policy.alias}' is not where it was; put it back, or say with"
-            " policies where all runs are now"
+        return (
+            f"the run '{source}' is not where it was; put it back, or say with policies where all"
+            " runs are now"
         )
     now = _files(source)
     lines = [f"{name} changed" for name in now if policy.files.get(name, now[name]) != now[name]]
     lines += [f"{name} is new" for name in now if name not in policy.files]
     lines += [f"{name} is gone" for name in policy.files if name not in now]
-    if lines:
-        more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
-        raise ConfigError(
-            f"the policy '{policy.alias}' is not the one that was planned:"
-            f" {', '.join(lines[:_SHOWN])}{more}; restore it, or plan further trials in another"
-            " folder"
-        )
-    return source
+    if not lines:
+        return ""
+    more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    return (
+        f"the run '{source}' is not the one that was planned: {', '.join(lines[:_SHOWN])}{more};"
+        " restore it, or plan further trials in another folder"
+    )
 
 
 def _changed_in_place(key: SealedKey, foreign: Sequence[str]) -> bool:

@@ -187,7 +187,9 @@ def test_a_rubric_is_asked_once_also_after_a_death(tmp_path):
     assert len(person.asked) == 4
 
 
-@pytest.mark.parametrize(("error", "counts"), [(CameraError, False), (InferenceError, True)])
+@pytest.mark.parametrize(
+    ("error", "counts"), [(CameraError, False), (ValueError, False), (InferenceError, True)]
+)
 def test_what_cut_a_trial_short_decides_whether_it_counts(tmp_path, monkeypatch, error, counts):
     trials, attempt = plan_toy(tmp_path, trials=1), PointStage.attempt
 
