@@ -61,8 +61,13 @@ def standing(locked: LockedPlan, rows: Sequence[TrialRecord]) -> Standing:
     voids = sorted((at, n) for n, r in enumerate(rows, 1) if (at := voided_at(r)))
     last: dict[str, str] = {}
     for number, row in enumerate(rows, 1):
-        while voids and _moment(voids[0][0]) <= _moment(row.started):
-            _again(plan, slots[rows[voids[0][1] - 1].slot or 0], voids.pop(0)[1], waiting, done)
+        before = [v for v in voids if v[1] < number and _moment(v[0]) <= _moment(row.started)]
+        if own := voided_at(row):
+            # It may have begun under a clock that went ahead, but before it was voided.
+            before = [v for v in before if _moment(v[0]) < _moment(own)]
+        for void in before:
+            voids.remove(void)
+            _again(plan, slots[rows[void[1] - 1].slot or 0], void[1], waiting, done)
         slot = _slot(locked, row, number)
         due = waiting[slot.cell]
         if not due or due[0] != slot:
@@ -70,12 +75,15 @@ def standing(locked: LockedPlan, rows: Sequence[TrialRecord]) -> Standing:
             raise DataError(
                 f"trial {number} is of slot {slot.number}, but {wanted}: not as planned"
             )
-        if row.env in last and _moment(row.started) < _moment(last[row.env]):
+        # What does not count keeps nobody from going on after a clock that went ahead.
+        counts = row.status != "voided"
+        if counts and row.env in last and _moment(row.started) < _moment(last[row.env]):
             raise DataError(
                 f"trial {number} (slot {slot.number}) began at {row.started}, before the trial"
                 f" that came before it ({last[row.env]}): the clock was set back"
             )
-        last[row.env] = row.started
+        if counts:
+            last[row.env] = row.started
         if came_to_an_end(row):
             due.pop(0)
             done[slot.number] = number

@@ -113,8 +113,13 @@ def void_trial(folder: Path, slot: int, reason: str) -> int:
         if slot not in found.now.done:
             raise ConfigError(f"slot {slot} has no trial that counts; nothing was voided")
         at = utc_now()
-        if at < max(r.started for r in found.rows):
-            raise ConfigError(f"this computer's clock says {at}, before the last trial: set it")
+        others = [r for n, r in enumerate(found.rows, 1) if n not in rows and not voided_at(r)]
+        last = max((r.started for r in others), default="")
+        if at < last:
+            raise ConfigError(
+                f"this computer's clock says {at}, before the last trial ({last}): set it, or void"
+                " that trial first if the clock was ahead then"
+            )
         with TrialStore(folder / BLIND) as table:
             for row in rows:
                 table.void(row, void_note(at, reason.strip()))

@@ -316,11 +316,13 @@ def _excused(error: BaseException) -> bool:
 
 
 def _require_clock(rows: Sequence[TrialRecord]) -> None:
-    now, last = utc_now(), max((r.started for r in rows), default="")
+    now = utc_now()
+    last = max((r.started for r in rows if r.status != "voided"), default="")
     if last and datetime.fromisoformat(now) < datetime.fromisoformat(last):
         raise ClockError(
-            f"this computer's clock says {now}, but the last trial began at {last}: set the clock"
-            " (the order of trials is kept by their times)"
+            f"this computer's clock says {now}, but the last trial began at {last}: set the clock,"
+            " or void that trial if the clock was ahead then (the order of trials is kept by their"
+            " times)"
         )
 
 

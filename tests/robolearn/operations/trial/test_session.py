@@ -19,6 +19,7 @@ from robolearn.errors import (
     StoreError,
 )
 from robolearn.operations.compare import compare
+from robolearn.operations.deploy import trials as rows_of_trials
 from robolearn.operations.trial import session as sessions
 from robolearn.operations.trial.preferences import rank_by_preferences
 from robolearn.operations.trial.report import trial_report, unblind, void_trial
@@ -172,6 +173,30 @@ def test_a_clock_that_was_set_back_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(sessions, "utc_now", lambda: "2020-01-01T00:00:00.000+00:00")
     with pytest.raises(ClockError, match="set the clock"):
         live(trials, Person(), Life())
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_a_trial_under_a_clock_that_was_ahead_is_voided_and_the_plan_goes_on(
+    tmp_path, monkeypatch, pairs
+):
+    trials = plan_toy(tmp_path, pairs=pairs)
+    assert live(trials, Person(), Life(), at_most=3)
+    with monkeypatch.context() as ahead:
+        for module in (sessions, rows_of_trials):
+            ahead.setattr(module, "utc_now", lambda: "2131-01-01T00:00:00.000+00:00")
+        assert live(trials, Person(), Life(), at_most=1)
+    wrong = read_trials(tmp_path / "blind")[3].slot
+    with pytest.raises(ClockError, match="void that trial"):
+        live(trials, Person(), Life())
+    with pytest.raises(ConfigError, match="void that trial first"):
+        void_trial(tmp_path, 1, "bumped")
+    assert void_trial(tmp_path, wrong, "the clock was ahead") == (2 if pairs else 1)
+    assert void_trial(tmp_path, 1, "bumped") == (2 if pairs else 1)
+    assert live(trials, Person(), Life())
+    assert trial_report(tmp_path).complete
+    rows = read_trials(tmp_path / "blind")
+    assert len(rows) == len(trials.locked.plan.slots) + (4 if pairs else 2)
+    assert [r.slot for r in rows[-(4 if pairs else 2) :]] == ([3, 4, 1, 2] if pairs else [4, 1])
 
 
 def test_a_rubric_is_asked_once_also_after_a_death(tmp_path):
