@@ -120,7 +120,10 @@ class TrustReport:
 def trust_report(
     tables: Sequence[TaskTable], *, level: float = 0.95, seed: int = 0, notes: Sequence[str] = ()
 ) -> TrustReport:
-    """Judge every table, and all of them pooled. The same seed gives the same report."""
+    """Judge every table, and all of them pooled. The same seed gives the same report.
+
+    ``level``: of the intervals that are shown; the verdict's rule has its own.
+    """
     check_level(level)
     if not tables:
         raise DataError("no tasks: a trust report takes at least one policy in one task")
@@ -157,12 +160,12 @@ def trust_in(table: TaskTable, *, level: float = 0.95, seed: int = 0) -> TaskTru
         order_noise=order_noise,
         choice=_choice(table),
         worst=worst,
-        judgement=judge(table, seen, level, seed),
+        judgement=judge(table, seen, seed),
         calibration=_calibration(measures),
     )
 
 
-def verdict_of(table: TaskTable, *, level: float = 0.95, seed: int = 0) -> Verdict:
+def verdict_of(table: TaskTable, *, seed: int = 0) -> Verdict:
     """The verdict of :func:`trust_in` alone, in a tenth of the time."""
     names = ("spearman", "mmrv")
     found = values(sim=table.sim[None], real=table.real[None], names=names)
@@ -173,7 +176,7 @@ def verdict_of(table: TaskTable, *, level: float = 0.95, seed: int = 0) -> Verdi
     seen = Seen(
         *(order, violation, by_chance, noise, undefined, table.fewest, _different(table), "")
     )
-    return decide(table.k, seen, level)
+    return decide(table.k, seen)
 
 
 def wrong_words(pair: WrongPair) -> str:

@@ -26,7 +26,9 @@ RELIABLY: Verdict = "ranks reliably"
 SCREENS: Verdict = "screens only"
 NOT_SHOWN: Verdict = "not shown"
 
-# What the lower end of the interval of Spearman's correlation must reach.
+# Of the interval of Spearman's correlation: a part of the rule, whatever level is shown beside it.
+LEVEL = 0.95
+# What its lower end must reach.
 LEAST_ORDER = 0.5
 # Of the one-sided permutation test.
 ALPHA = 0.05
@@ -44,11 +46,11 @@ _TIMES = (2.0, 4.0, 8.0, 16.0, 32.0)
 _MORE_POLICIES = (1.5, 2.0, 3.0, 4.0)
 
 RULE = (
-    f"'{RELIABLY}': the 95 % interval of Spearman's correlation over policies begins at"
-    f" {LEAST_ORDER} or above, and MMRV is no larger than in 95 of 100 repetitions of a simulator"
-    " with the perfect order, this one's bias and scale, and these trial numbers (where these are"
-    f" not known: at most {RATES_ONLY}); with at least {LEAST_TRIALS} trials per policy in both"
-    " worlds (of one start one counts, where starts are known), and at least"
+    f"'{RELIABLY}': the {100 * LEVEL:g} % interval of Spearman's correlation over policies begins"
+    f" at {LEAST_ORDER} or above, and MMRV is no larger than in 95 of 100 repetitions of a"
+    " simulator with the perfect order, this one's bias and scale, and these trial numbers (where"
+    f" these are not known: at most {RATES_ONLY}); with at least {LEAST_TRIALS} trials per policy"
+    " in both worlds (of one start one counts, where starts are known), and at least"
     f" {LEAST_RATES} different real rates."
     f" '{SCREENS}': the rates agree better than by chance (permutation test of Pearson's"
     f" correlation, one-sided, p <= {ALPHA}): good for dropping the worst, not for ordering the"
@@ -89,33 +91,33 @@ class Seen:
     worst: str
 
 
-def decide(k: int, seen: Seen, level: float) -> Verdict:
+def decide(k: int, seen: Seen) -> Verdict:
     """Apply :data:`RULE` to what was seen of ``k`` policies."""
     if seen.undefined:
         return NOT_SHOWN
-    low = _lower(np.array([seen.order]), k, level)
+    low = _lower(np.array([seen.order]), k)
     enough = seen.rates >= LEAST_RATES and (seen.trials is None or seen.trials >= LEAST_TRIALS)
     if enough and bool(_reliable(low, np.array([seen.violation]), _limit(seen))[0]):
         return RELIABLY
     return SCREENS if seen.chance["pearson"].p <= ALPHA else NOT_SHOWN
 
 
-def judge(table: TaskTable, seen: Seen, level: float, seed: int) -> Judgement:
+def judge(table: TaskTable, seen: Seen, seed: int) -> Judgement:
     """Decide, and say why and what more would settle it."""
-    k, verdict = table.k, decide(table.k, seen, level)
+    k, verdict = table.k, decide(table.k, seen)
     if seen.undefined:
         return Judgement(verdict, f"no order to compare: {seen.undefined}", _needed(k))
-    low = float(_lower(np.array([seen.order]), k, level)[0])
-    interval = f"interval from {low:.2f}" if k > 3 else "too few for an interval"
+    low = float(_lower(np.array([seen.order]), k)[0])
+    interval = f"{100 * LEVEL:g} % interval from {low:.2f}" if k > 3 else "too few for an interval"
     why = [f"Spearman {seen.order:.2f} of {k} policies, {interval}"]
     if verdict != RELIABLY:
         why.append(f"p = {seen.chance['pearson'].p:.2g} that rates agree so well by chance")
     why.append(f"MMRV {seen.violation:.3f} where {_limit_words(seen)}")
-    more = "" if verdict == RELIABLY else _more(table, seen, level, seed)
+    more = "" if verdict == RELIABLY else _more(table, seen, seed)
     return Judgement(verdict, "; ".join(why), more)
 
 
-def share_recognised(table: TaskTable, level: float, seed: int, times: float = 1.0) -> float:
+def share_recognised(table: TaskTable, seed: int, times: float = 1.0) -> float:
     """How often a simulator with the perfect order, and the bias and scale of this one, would be
     found to rank reliably with ``times`` the trials.
     """
@@ -123,27 +125,27 @@ def share_recognised(table: TaskTable, level: float, seed: int, times: float = 1
         return 0.0
     rng = np.random.default_rng(child_seed(seed, "power", str(times), table.k))
     draws = min(1_000, draws_of(table.k))
-    return float(recognised(*table.ordered(draws, rng, times), level).mean())
+    return float(recognised(*table.ordered(draws, rng, times)).mean())
 
 
-def recognised(sim: FloatRows, real: FloatRows, level: float) -> Flags:
+def recognised(sim: FloatRows, real: FloatRows) -> Flags:
     """Which draws of a simulator with the perfect order the rule finds reliable."""
     violation = mmrv(sim=sim, real=real)
     limit = float(np.percentile(violation, 95))
     order = spearman(sim=sim, real=real)
-    return _reliable(_lower(order, sim.shape[1], level), violation, limit)
+    return _reliable(_lower(order, sim.shape[1]), violation, limit)
 
 
-def fewest_policies(level: float) -> int:
+def fewest_policies() -> int:
     """Of which a perfect order can be found reliable."""
     k = 4
-    while _lower(np.array([1.0]), k, level)[0] < LEAST_ORDER:
+    while _lower(np.array([1.0]), k)[0] < LEAST_ORDER:
         k += 1
     return k
 
 
-def _lower(order: Floats, k: int, level: float) -> Floats:
-    return spearman_interval(order, k, level)[0] if k > 3 else np.full(order.shape, -1.0)
+def _lower(order: Floats, k: int) -> Floats:
+    return spearman_interval(order, k, LEVEL)[0] if k > 3 else np.full(order.shape, -1.0)
 
 
 def _reliable(low: Floats, violation: Floats, limit: float) -> Flags:
@@ -161,11 +163,11 @@ def _limit_words(seen: Seen) -> str:
 
 
 def _needed(k: int) -> str:
-    return f"policies that differ, {fewest_policies(0.95)} or more of them (here {k})"
+    return f"policies that differ, {fewest_policies()} or more of them (here {k})"
 
 
-def _more(table: TaskTable, seen: Seen, level: float, seed: int) -> str:
-    fewest, limit = fewest_policies(level), _limit(seen)
+def _more(table: TaskTable, seen: Seen, seed: int) -> str:
+    fewest, limit = fewest_policies(), _limit(seen)
     if table.k < fewest:
         return (
             f"more trials of these {table.k} policies cannot show it: even of a perfect order the"
@@ -192,11 +194,11 @@ def _more(table: TaskTable, seen: Seen, level: float, seed: int) -> str:
             f" at {spearman_noise.p5:.2f} or more and MMRV at {limit:.3f} or less in 95 of 100"
             f" repetitions each{worst}"
         )
-    return _planned(table, level, seed)
+    return _planned(table, seed)
 
 
-def _planned(table: TaskTable, level: float, seed: int) -> str:
-    now = share_recognised(table, level, seed)
+def _planned(table: TaskTable, seed: int) -> str:
+    now = share_recognised(table, seed)
     said = (
         "with these numbers a simulator with the perfect order, too, would be found to rank"
         " reliably in only"
@@ -207,12 +209,12 @@ def _planned(table: TaskTable, level: float, seed: int) -> str:
     )
     ways: list[str] = []
     for times in _TIMES:
-        if share_recognised(table, level, seed, times) >= POWER:
+        if share_recognised(table, seed, times) >= POWER:
             ways.append(f"about {times:g} times the trials{_trials_words(table, times)}")
             break
     for factor in _MORE_POLICIES:
         k = round(table.k * factor)
-        if share_recognised(_denser(table, k), level, seed) >= POWER:
+        if share_recognised(_denser(table, k), seed) >= POWER:
             ways.append(f"about {k} policies of the same range")
             break
     if now >= POWER:

@@ -37,7 +37,7 @@ class Args:
     beside: Annotated[Beside, tyro.conf.arg(name="")] = field(default_factory=Beside)
     # What counts of trials.
     by: Literal["success", "score"] = "success"
-    # Confidence level of the intervals.
+    # Confidence level of the intervals that are shown; the verdict's is always 0.95.
     level: float = 0.95
     # Of what is drawn anew; the same seed gives the same report.
     seed: int = 0

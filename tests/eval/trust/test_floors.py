@@ -172,4 +172,4 @@ def test_starts_are_kept_wherever_tables_are_made_of_tables() -> None:
         drawn = pooled(tables).perfect(200, np.random.default_rng(0))
         assert [side.shape for side in drawn] == [(200, len(RATES))] * 2
     # More trials are trials from more starts.
-    assert share_recognised(table, 0.95, 0, 8.0) > share_recognised(table, 0.95, 0)
+    assert share_recognised(table, 0, 8.0) > share_recognised(table, 0)

@@ -77,7 +77,7 @@ def test_the_quick_verdict_is_the_reports() -> None:
 
 
 def test_of_six_policies_little_is_shown() -> None:
-    assert fewest_policies(0.95) == 6
+    assert fewest_policies() == 6
     assert least_p(6) == pytest.approx(1 / 720)
     near = trust_in(table("move near"))
     assert near.judgement.verdict == "screens only"
@@ -88,6 +88,22 @@ def test_of_six_policies_little_is_shown() -> None:
     assert "add 1 or more" in found.judgement.more
     assert found.measures["pearson"].fisher_z is None
     assert found.measures["mmrv"].noise is None
+
+
+@pytest.mark.parametrize("level", [0.1, 0.5, 0.8, 0.99])
+def test_the_level_that_is_shown_moves_no_verdict(level: float) -> None:
+    """At .8 the interval begins higher: six policies of which two are swapped passed."""
+    real, sim = (0.1, 0.3, 0.34, 0.6, 0.64, 0.9), (0.1, 0.34, 0.3, 0.6, 0.64, 0.9)
+    counts = [(round(50 * r), round(200 * s)) for r, s in zip(real, sim, strict=True)]
+    pairs = [
+        PolicyPair(f"p{i}", (Outcomes.of_counts(r, 50),), (Outcomes.of_counts(s, 200),))
+        for i, (r, s) in enumerate(counts)
+    ]
+    usual, shown = (trust_in(TaskTable("t", tuple(pairs)), level=x) for x in (0.95, level))
+    assert shown.judgement == usual.judgement
+    assert usual.judgement.verdict == "screens only"
+    assert "95 % interval from" in usual.judgement.why
+    assert shown.measures["spearman"].fisher_z != usual.measures["spearman"].fisher_z
 
 
 def test_what_is_not_defined_says_why() -> None:
@@ -137,7 +153,7 @@ def test_the_same_seed_gives_the_same_report() -> None:
 def test_more_trials_recognise_more() -> None:
     rng = np.random.default_rng(0)
     few = drawn(np.linspace(0.3, 0.7, 8), np.linspace(0.3, 0.7, 8), (10, 40), rng)
-    assert share_recognised(few, 0.95, 0, 16.0) > share_recognised(few, 0.95, 0) + 0.3
+    assert share_recognised(few, 0, 16.0) > share_recognised(few, 0) + 0.3
 
 
 def test_single_trials_that_agree_show_nothing_of_their_noise() -> None:
