@@ -228,6 +228,11 @@ def lacking(certificate: Certificate) -> tuple[str, ...]:
             f"trust in the simulator: '{trust.verdict}', wanted {' or '.join(rule.verdicts)}"
             f" ({trust.why})"
         )
+    if certificate.limits.drift == "moved":
+        found.append(
+            "the real table is not as its scene says any more (looked at"
+            f" {certificate.limits.drift_measured})"
+        )
     if not certificate.assured >= rule.least_success:
         found.append(f"{assured_words(certificate)}: less than {rule.least_success:g}")
     return tuple(found)

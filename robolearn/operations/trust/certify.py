@@ -79,6 +79,8 @@ class Certified:
     issued: Issued
     path: Path
     page: Path
+    # What to know of it, in words.
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,24 @@ def certify(options: CertifyOptions, out: Path, now: dt.datetime | None = None) 
     issued, page = Issued(certificate, digest, signature), out.with_suffix(".html")
     write_certificate(out, issued)
     write_text(page, certificate_page(issued))
-    return Certified(issued, out, page)
+    return Certified(issued, out, page, _old_look(certificate.limits, options.rule, begun))
+
+
+def _old_look(limits: Limits, rule: Rule, now: dt.datetime) -> tuple[str, ...]:
+    """Says where the last look at the real table is older than a certificate may be."""
+    when = limits.drift_measured.partition(": ")[0]
+    try:
+        looked = dt.datetime.fromisoformat(when)
+    except ValueError:
+        return ()
+    looked = looked if looked.tzinfo else looked.replace(tzinfo=dt.UTC)
+    if looked >= now - dt.timedelta(days=rule.valid_days):
+        return ()
+    said = (
+        f"whether the real table is still as its scene says was looked at last on {when}, more than"
+        f" {rule.valid_days:g} days ago ({limits.drift}): look again (robolearn scene drift)"
+    )
+    return (said,)
 
 
 def _tried(options: CertifyOptions, run_hash: str) -> _Tried:

@@ -388,6 +388,28 @@ def test_changed_worlds_beside_the_real_one_do_not_count(made, tmp_path) -> None
     assert found.trust.real == made.issued.certificate.trust.real
 
 
+def test_a_table_that_is_known_to_have_moved_certifies_nothing(made, tmp_path) -> None:
+    for verdict, when, passes in (
+        ("moved", "2026-11-23T11:00:00+00:00", False),
+        ("unmoved", "2026-11-23T11:00:00+00:00", True),
+        ("unmoved", "2016-11-23T11:00:00+00:00", True),
+    ):
+        part = DriftPart(verdict, 8.0, 0.5, None, None, "clamp it", "photo", when)
+        write_drift(made.scene, "table", content_hash(made.scene), {"table": part})
+        try:
+            found = certify(made.options, tmp_path / "c.json", NOW)
+        finally:
+            (made.scene / "drift.json").unlink()
+        c = found.issued.certificate
+        assert (c.passes, not c.lacking) == (passes, passes)
+        assert read_certificate(tmp_path / "c.json", NOW) == found.issued
+        if not passes:
+            assert "not as its scene says any more (looked at 2026-11-23" in c.lacking[0]
+        old = [f"looked at last on {when}, more than 180 days ago (unmoved)"] * (when[:4] == "2016")
+        assert len(found.notes) == len(old)
+        assert all(o in n for o, n in zip(old, found.notes, strict=True))
+
+
 def test_an_old_one_is_refused(made) -> None:
     later = NOW + dt.timedelta(days=181)
     with pytest.raises(CertificateError, match="expired"):
