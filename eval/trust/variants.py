@@ -26,7 +26,7 @@ Cells = Mapping[tuple[str, str], float]
 @dataclass(frozen=True, slots=True)
 class ChangeEffect:
     """What one change does to the outcome: changed less unchanged, mean over ``policies``, with the
-    interval over the starts that were tried both ways.
+    interval over the starts that were tried both ways in both worlds.
     """
 
     name: str
@@ -57,6 +57,10 @@ class Variants:
     # Variant aggregation (SIMPLER): measures of the rates averaged over the simulated worlds, all
     # changes and none, against the real ones without a change; None: not defined.
     aggregated: Mapping[str, float | None]
+    # Over how many simulated worlds, which have all policies, and how many starts, which all
+    # policies share in all of these and in reality: other starts are easier, or harder.
+    aggregated_worlds: int
+    aggregated_starts: int
 
 
 def variants(
@@ -77,10 +81,16 @@ def variants(
     changes: list[ChangeEffect] = []
     pairs: list[tuple[float, float]] = []
     for name in names:
-        both = [p for p in policies if all(p in side[name] for side in effects)]
+        per_side = [side[name] for side in effects]
+        shared = {
+            p: [s for s in per_side[0].get(p, {}) if s in per_side[1].get(p, {})] for p in policies
+        }
+        both = [p for p in policies if shared[p]]
         if not both:
             continue
-        of_real, of_sim = ({p: side[name][p] for p in both} for side in effects)
+        of_real, of_sim = (
+            {p: {s: side[name][p][s] for s in shared[p]} for p in both} for side in effects
+        )
         changes.append(ChangeEffect(name, tuple(both), _over_starts(of_real), _over_starts(of_sim)))
         pairs += [(_mean(of_real[p]), _mean(of_sim[p])) for p in both]
     if not changes:
@@ -93,7 +103,7 @@ def variants(
         sum((c.real.value > 0.0) == (c.sim.value > 0.0) for c in clear),
         min(changes, key=lambda c: c.real.value).name,
         min(changes, key=lambda c: c.sim.value).name,
-        _aggregated(task, sides[1], policies),
+        *_aggregated(sides[0][""], sides[1], policies),
     )
 
 
@@ -152,17 +162,24 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> Estimate | None:
 
 
 def _aggregated(
-    task: PairedTask, sim: Mapping[str, Cells], policies: Sequence[str]
-) -> dict[str, float | None]:
-    rates: list[float] = []
-    for policy in policies:
-        worlds = [[v for (p, _), v in cells.items() if p == policy] for cells in sim.values()]
-        rates.append(float(np.mean([np.mean(w) for w in worlds if w])))
-    told = np.array([rates]), task.table.real[None]
-    found: dict[str, float | None] = {}
+    real: Cells, sim: Mapping[str, Cells], policies: Sequence[str]
+) -> tuple[dict[str, float | None], int, int]:
+    """The measures, and over how many worlds and starts."""
+    worlds = [c for c in sim.values() if set(policies) <= {p for p, _ in c}]
+    starts = sorted(
+        s
+        for s in {start for _, start in real}
+        if all((p, s) in cells for p in policies for cells in (real, *worlds))
+    )
+    found: dict[str, float | None] = dict.fromkeys(AGGREGATED)
+    if not starts:
+        return found, len(worlds), 0
+    told = [
+        np.array([[[cells[p, s] for s in starts] for p in policies] for cells in side]).mean((0, 2))
+        for side in (worlds, [real])
+    ]
     for name in AGGREGATED:
-        value = float("nan")
         if len(policies) > 2 or (name == "mmrv" and len(policies) > 1):
-            value = float(MEASURES[name].of(sim=told[0], real=told[1])[0])
-        found[name] = value if np.isfinite(value) else None
-    return found
+            value = float(MEASURES[name].of(sim=told[0][None], real=told[1][None])[0])
+            found[name] = value if np.isfinite(value) else None
+    return found, len(worlds), len(starts)

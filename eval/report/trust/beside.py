@@ -146,8 +146,9 @@ def _variants(found: Variants) -> Panel:
         for n, v in found.aggregated.items()
     )
     aggregated = (
-        "variant aggregation (rates averaged over the simulated worlds, against the real ones as"
-        f" they are): {figures}"
+        f"variant aggregation (rates averaged over {found.aggregated_worlds} simulated worlds,"
+        f" against the real ones as they are, over the {found.aggregated_starts} starts that all"
+        f" policies share there): {figures}"
     )
     said = (
         f"{way}; effects on single policies correlate by {correlation}",

@@ -86,6 +86,43 @@ def test_which_change_hurts() -> None:
         variants(paired(real[""], sim[""]), real, spoilt)
 
 
+def test_changes_are_compared_over_the_same_starts() -> None:
+    """Easy starts that some policies were tried from in simulation alone made these better."""
+    real = {
+        "": world("cell", "robot"),
+        "mass=1": world("cell~mass=1", "robot", LEVELS - 0.4, seed=1),
+    }
+    sim = {
+        "": world("scene", "sim", seed=3),
+        "mass=1": world("scene~mass=1", "sim", LEVELS - 0.3, seed=4),
+    }
+    plain = variants(paired(real[""], sim[""]), real, sim)
+    assert plain is not None
+    assert (plain.aggregated_worlds, plain.aggregated_starts) == (2, STARTS)
+
+    def easy(name: str, good: bool) -> list[TrialRecord]:
+        return [
+            trial(f"p{k}", name, i, float(good), good, kind="sim")
+            for k in range(2)
+            for i in range(100, 160)
+        ]
+
+    more = {"": sim[""] + easy("scene", True), "mass=1": sim["mass=1"] + easy("scene~mass=1", True)}
+    assert variants(paired(real[""], more[""]), real, more) == plain
+    # Starts that one world lacks count in none.
+    fewer = {**sim, "mass=1": [r for r in sim["mass=1"] if int(r.condition[-4:]) < 16]}
+    less = variants(paired(real[""], fewer[""]), real, fewer)
+    assert less is not None
+    assert (less.aggregated_starts, less.changes[0].real.n, less.changes[0].sim.n) == (16, 16, 16)
+    # A world that lacks a policy says nothing of the order.
+    without = {**sim, "light=1": [r for r in world("scene~light=1", "sim") if r.policy != "p0"]}
+    same = variants(paired(real[""], without[""]), real, without)
+    assert same is not None
+    assert (same.aggregated, same.aggregated_worlds) == (plain.aggregated, 2)
+    nowhere = {**sim, "mass=1": [r for r in sim["mass=1"] if int(r.condition[-4:]) < 0]}
+    assert variants(paired(real[""], nowhere[""]), real, nowhere) is None
+
+
 def test_which_simulator_is_closer() -> None:
     real = world("cell", "robot")
     near, far = world("near", "sim", seed=7), world("far", "sim", 1.0 - LEVELS, seed=8)
