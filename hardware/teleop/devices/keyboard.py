@@ -24,6 +24,7 @@ from hardware.teleop.device import DeviceReading, Key, Keys, Rate, Steps, Surrou
 from hardware.teleop.shapes import Deflection
 from hardware.teleop.terminal.codes import Key as TerminalKey
 from hardware.teleop.terminal.keys import KeyEvent, Terminal
+from hardware.teleop.terminal.writer import Writer
 
 STEP_M, STEP_RAD = 0.005, np.deg2rad(2.0)
 # Of steps and speeds with the shift key.
@@ -95,6 +96,8 @@ class KeyboardDevice:
             who=who,
             full_screen=full_screen,
         )
+        # A slow line, or a terminal that was stopped, must not stop whoever drives the arm.
+        self._writer = Writer()
         self._write(help_text + "\n")
 
     def begin(self, opening: float | None) -> None:
@@ -128,14 +131,16 @@ class KeyboardDevice:
         return pressed
 
     def show(self, view: View) -> None:
-        """One line that is rewritten in place."""
+        """One line that is rewritten in place, as soon as the terminal takes it."""
         if self._full_screen:
             return
-        self._write(f"\r\x1b[K{status_line(view, self._terminal.columns - 1)}")
+        line = status_line(view, self._terminal.columns - 1)
+        self._writer.newest(lambda: self._write(f"\r\x1b[K{line}"))
 
     def close(self) -> None:
         """Give the terminal back as it was; safe to call twice."""
         terminal, already = self._terminal, self._terminal.closed
+        self._writer.close()
         terminal.close()
         if not (already or self._full_screen):
             self._write("\n")

@@ -102,6 +102,8 @@ class Terminal:
         ours = termios.tcgetattr(self._fd)
         # Ctrl-Z would leave the shell with a terminal that is half ours.
         ours[6][termios.VSUSP] = b"\0"
+        # Ctrl-S, which lies beside a key that moves, would stop all that is written here.
+        ours[0] &= ~termios.IXON
         termios.tcsetattr(self._fd, termios.TCSADRAIN, ours)
         try:
             # Popping nothing does nothing, so that the guard need not know what was pushed.

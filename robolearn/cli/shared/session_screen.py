@@ -24,6 +24,7 @@ from rich.text import Text
 from hardware.shapes import ResizedPicture
 from hardware.teleop.device import Key, Phase, Thing, View
 from hardware.teleop.seen import thinned
+from hardware.teleop.terminal.writer import Writer
 
 # What the phases are called, and how they look.
 TITLES: dict[Phase, tuple[str, str]] = {
@@ -206,6 +207,7 @@ class FullScreen:
     def __init__(self, where: str, console: Console | None = None) -> None:
         self._where, self._view, self._moving = where, View(phase="resetting"), ""
         self._console = console or Console()
+        self._bell = Writer()
         self._live = Live(
             get_renderable=self._render,
             console=self._console,
@@ -223,7 +225,7 @@ class FullScreen:
     def show(self, view: View) -> None:
         """Remember what to show."""
         if view.phase != self._view.phase and view.phase in CALLING:
-            self._console.control(Control.bell())
+            self._bell.newest(lambda: self._console.control(Control.bell()))
         self._view = view
 
     def explain(self, text: str) -> None:
@@ -232,6 +234,7 @@ class FullScreen:
 
     def stop(self) -> None:
         """Give the terminal back; safe to call twice."""
+        self._bell.close()
         self._live.stop()
 
     def _render(self) -> RenderableType:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hardware.teleop.device import View
+from hardware.teleop.terminal.writer import Writer
 from robolearn.cli.shared.parse import printable
 from robolearn.cli.shared.session_screen import FullScreen, Lines, full_screen_possible
 from robolearn.data.upkeep.repair import Recoverable, Recovered
@@ -27,11 +28,13 @@ class Sitting:
     to_stderr: bool = False
     store: str = ""
     _screen: FullScreen | None = None
+    # Lines of a session: who drives an arm must not wait for the terminal.
+    _writer: Writer | None = None
     _later: list[str] = field(default_factory=list[str])
 
     def listener(self) -> CollectListener:
         """What a collection tells, and asks."""
-        lines = Lines(_line)
+        lines = Lines(self._say)
 
         def show(view: View) -> None:
             """To whatever is there to show it."""
@@ -56,10 +59,16 @@ class Sitting:
         if self._screen is not None:
             self._later.append(text)
             return
-        print(printable(text), file=sys.stderr if self.to_stderr else sys.stdout, flush=True)
+        if self._writer is not None:
+            self._writer.every(lambda: self._print(text))
+            return
+        self._print(text)
 
     def close(self) -> None:
         """Give the terminal back and say what was saved meanwhile; safe to call twice."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
         screen, self._screen = self._screen, None
         if screen is not None:
             screen.stop()
@@ -72,10 +81,20 @@ class Sitting:
         sight.
         """
         if self.plain or device == "browser" or not full_screen_possible():
+            self._writer = Writer()
             return False
         self._screen = FullScreen(self.where)
         self._screen.start()
         return True
+
+    def _say(self, text: str) -> None:
+        if self._writer is not None:
+            self._writer.every(lambda: _line(text))
+        else:
+            _line(text)
+
+    def _print(self, text: str) -> None:
+        print(printable(text), file=sys.stderr if self.to_stderr else sys.stdout, flush=True)
 
     def _write(self, text: str) -> None:
         if self._screen is not None:

@@ -124,6 +124,8 @@ def test_the_bell_rings_where_the_person_is_needed() -> None:
         assert "\a" not in out.getvalue()
         screen.show(View(phase="review"))
         screen.show(View(phase="review"))
+        wait_until(lambda: "\a" in out.getvalue())
+        screen.show(View(phase="review"))
         assert out.getvalue().count("\a") == 1
         wait_until(lambda: "KEEP IT?" in out.getvalue() and "arrow keys move" in out.getvalue())
     finally:

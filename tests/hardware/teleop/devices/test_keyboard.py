@@ -5,6 +5,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 
 import numpy as np
@@ -17,7 +18,7 @@ from hardware.teleop.terminal.codes import Key, decode, split_codes
 from robolearn.errors import ConfigError
 from tests.hardware.teleop.terminals import EmulatedTerminal
 from tests.mocks import SPEC, observation
-from tests.waiting import paced, wait_until
+from tests.waiting import TIMEOUT_S, paced, wait_until
 
 
 @pytest.fixture
@@ -180,6 +181,7 @@ def test_the_line_fits_the_window_and_says_what_to_do_first(plain):
     fcntl.ioctl(terminal.slave, termios.TIOCSWINSZ, struct.pack("4H", 24, 60, 0, 0))
     tool = Thing("tool", (0.1, 0.2, 0.3))
     device.show(View("running", tool, step=7, max_steps=1200, note="let go of it first"))
+    wait_until(lambda: terminal.written[-1].startswith("\r\x1b[K"))
     line = terminal.written[-1].removeprefix("\r\x1b[K")
     assert len(line) == 59
     assert "let go of it first" in line
@@ -241,6 +243,36 @@ def test_where_keys_are_told_with_releases_text_is_none(kitty):
     terminal.press("b")
     wait_until(lambda: device.pressed() == ("redo",))
     deflected(device)
+
+
+def test_a_terminal_that_takes_nothing_delays_nobody_and_shows_the_newest_line():
+    taken, said, told = threading.Event(), [], threading.current_thread()
+
+    def write(text):
+        if text.startswith("\r"):
+            assert threading.current_thread() is not told
+            taken.wait(TIMEOUT_S)
+            said.append(text)
+
+    with EmulatedTerminal(kitty=False) as terminal:
+        device = KeyboardDevice(write, terminal.slave)
+        for step in range(50):
+            device.show(View("running", step=step))
+        assert not said
+        taken.set()
+        device.close()
+    # At most the one that waited, and the last.
+    assert len(said) <= 2
+    assert "  49/0" in said[-1]
+
+
+def test_control_s_does_not_stop_the_terminal(plain):
+    terminal, device = plain
+    assert not termios.tcgetattr(terminal.slave)[0] & termios.IXON
+    terminal.type(b"\x13w")
+    stepped(device, [STEP_M, 0, 0, 0, 0, 0])
+    device.close()
+    assert termios.tcgetattr(terminal.slave)[0] & termios.IXON
 
 
 def test_the_terminal_is_given_back(kitty):
