@@ -22,6 +22,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import parse_qs
 
 from websockets.asyncio.server import ServerConnection, serve
@@ -61,8 +62,8 @@ ALLOWED_HZ, ALLOWED_AT_ONCE = 200.0, 400
 # Of messages [bytes], pages, and keys that nobody has asked for yet.
 LARGEST, MOST_PAGES, MOST_KEYS = 4096, 8, 32
 # Of connections, known or not: each takes a file of those that this program may open. How long one
-# may take until it has asked for something [s].
-MOST_CONNECTIONS, ASK_S = 64, 5.0
+# may take until it has asked for something, and until it has said how it encrypts [s].
+MOST_CONNECTIONS, ASK_S, HANDSHAKE_S = 64, 5.0, 2.0
 # As the standard numbers them: against the rules, and come again later.
 _AGAINST_RULES, _LATER = 1008, 1013
 _DATA = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
@@ -93,6 +94,26 @@ class _Page:
     sender: asyncio.Task[None] | None = None
 
 
+class Door(socket.socket):
+    """Listens, and lets no more in than may be open: they are counted before they have said a word,
+    as one that encrypts is no connection of the server's until it has said how.
+    """
+
+    def __init__(self, fileno: int) -> None:
+        super().__init__(fileno=fileno)
+        self._inside: list[socket.socket] = []
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """ConnectionAbortedError, which servers pass over, for one too many."""
+        came, where = super().accept()
+        self._inside = [one for one in self._inside if one.fileno() >= 0]
+        if len(self._inside) >= MOST_CONNECTIONS:
+            came.close()
+            raise ConnectionAbortedError(f"{MOST_CONNECTIONS} connections are open")
+        self._inside.append(came)
+        return came, where
+
+
 class PageServer:
     """Serves ``layout`` at :attr:`url` until :meth:`close`; ``now_ns`` is the time."""
 
@@ -113,7 +134,7 @@ class PageServer:
         self._version, self._closed = 0, False
         self._pressed: list[Key] = []
         self._opening: float | None = None
-        listening = listen_at(host, port)
+        listening = Door(fileno=listen_at(host, port).detach())
         tls: ssl.SSLContext | None = None
         self.fingerprint = ""
         if not is_loopback(host):
@@ -202,8 +223,6 @@ class PageServer:
                 super().connection_made(transport)
                 self.pieces = Allowance(ALLOWED_HZ, ALLOWED_AT_ONCE)
                 made.add(self)
-                if len(made) > MOST_CONNECTIONS:
-                    self.transport.abort()
 
             def connection_lost(self, exc: Exception | None) -> None:
                 made.discard(self)
@@ -230,6 +249,7 @@ class PageServer:
             ping_timeout=PING_S,
             server_header=None,
             create_connection=Known,
+            **({} if tls is None else {"ssl_handshake_timeout": HANDSHAKE_S}),
         )
         await self._stop.wait()
         self._stir_pages()

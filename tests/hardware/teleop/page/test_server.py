@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 import pytest
 from websockets.asyncio import client as asyncio_client
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import connect
 
 from hardware.teleop.config import MappingConfig
@@ -234,11 +234,24 @@ def files():
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_whoever_opens_connections_takes_no_files_from_the_program(monkeypatch):
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+def test_whoever_opens_connections_takes_no_files_from_the_program(monkeypatch, tmp_path, secure):
     """Nobody needs the token for that, and an episode that finds no file left is lost."""
-    monkeypatch.setattr(server, "ASK_S", 600.0)
+    for limit in ("ASK_S", "HANDSHAKE_S"):
+        monkeypatch.setattr(server, limit, 600.0)
+    trusting = {}
+    if secure:
+        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+        for module in (address, server):
+            monkeypatch.setattr(module, "is_loopback", lambda host: False)
+        trusting["ssl"] = ssl.create_default_context()
+        trusting["ssl"].check_hostname, trusting["ssl"].verify_mode = False, ssl.CERT_NONE
     device = BrowserDevice(LAYOUT)
-    with contextlib.closing(device), contextlib.ExitStack() as opened, page(device) as ours:
+    with (
+        contextlib.closing(device),
+        contextlib.ExitStack() as opened,
+        page(device, **trusting) as ours,
+    ):
         before, count = files(), 3 * MOST_CONNECTIONS
         where = ("127.0.0.1", device.port)
         many = [opened.enter_context(socket.create_connection(where, 10.0)) for _ in range(count)]
@@ -251,13 +264,14 @@ def test_whoever_opens_connections_takes_no_files_from_the_program(monkeypatch):
         ours.twist(0.5)
         wait_until(lambda: device.poll().clutch)
         opened.close()
-        wait_until(lambda: answered(device.url))
+        wait_until(lambda: comes_in(device, trusting))
 
 
-def answered(url):
+def comes_in(device, trusting):
     try:
-        return status_of(url)[0] == 200
-    except (ConnectionError, urllib.error.URLError):
+        with connect(ws_url(device.url), **trusting):
+            return True
+    except (OSError, InvalidHandshake):
         return False
 
 
