@@ -336,15 +336,24 @@ def _drift(argv: list[str]) -> int:
         touch_mm=args.touch_mm,
         tolerance=Tolerance(args.tolerance_mm, args.tolerance_deg),
     )
-    code = 0 if all(p.verdict == "unmoved" for p in parts.values()) else 2
+    counts = record.parts
+    code = 0 if all(counts[name].verdict == "unmoved" for name in parts) else 2
     if args.json:
         import dataclasses
 
-        looked = sorted(parts)
-        print_json({**dataclasses.asdict(record), "looked_at": looked, "moved": record.moved})
+        document = {
+            **dataclasses.asdict(record),
+            "parts": {name: dataclasses.asdict(part) for name, part in counts.items()},
+            "looked_at": sorted(parts),
+            "moved": record.moved,
+        }
+        print_json(document)
         return code
-    for name, part in record.parts.items():
-        earlier = "" if name in parts else f" (looked at {part.checked_at})"
+    for name, part in counts.items():
+        today = parts.get(name)
+        if today is not None and today != part:
+            say(f"  {name:<20}  {today.verdict:<8}  {today.said}; that takes nothing back:")
+        earlier = "" if today == part else f" (by {part.source}, looked at {part.checked_at})"
         say(f"  {name:<20}  {part.verdict:<8}  {part.said}{earlier}")
     if record.moved:
         say(f"{record.scene}: {', '.join(record.moved)} moved; what depends on the scene is stale")

@@ -31,7 +31,7 @@ def scene_drift(
     touch_mm: float = 1.0,
     tolerance: Tolerance | None = None,
 ) -> tuple[DriftRecord, dict[str, DriftPart]]:
-    """What moved, and what is recorded of the scene now; ``drift.json`` of the package is written.
+    """What is recorded of the scene now, ``drift.json`` of its package, and what was seen now.
 
     ``photos``: today's photograph by the name of a camera; ``capture``: a later capture of the
     table; ``touched``: where the arm touched a point [m] that the scene has at ``expected``
@@ -51,12 +51,12 @@ def scene_drift(
             " or a point that was touched"
         )
     loaded = load_scene(scene)
-    parts: dict[str, DriftPart] = {}
+    looks: list[dict[str, DriftPart]] = []
     if photos:
         pictures = {camera: _picture(path) for camera, path in photos.items()}
-        parts |= by_photographs(loaded, pictures, limits, at)
+        looks.append(by_photographs(loaded, pictures, limits, at))
     if capture is not None:
-        _add(parts, by_capture(loaded, read_capture(capture), limits, at))
+        looks.append(by_capture(loaded, read_capture(capture), limits, at))
     if touched is not None:
         there = expected or _board_origin(loaded.config.provenance.details)
         for name, value in (("touched", touched), ("expected", there), ("touch_mm", [touch_mm])):
@@ -64,8 +64,11 @@ def scene_drift(
                 raise ConfigError(f"{name} must be finite numbers, got {list(value)}")
         if max(map(abs, touched)) > 20:
             raise ConfigError(f"touched is in metres of the table's frame, got {list(touched)}")
-        _add(parts, by_touch(np.array(touched), np.array(there), touch_mm, limits, at))
-    return write_drift(scene, loaded.name, content_hash(scene), parts), parts
+        looks.append(by_touch(np.array(touched), np.array(there), touch_mm, limits, at))
+    parts: dict[str, DriftPart] = {}
+    for look in looks:
+        _add(parts, look)
+    return write_drift(scene, loaded.name, content_hash(scene), *looks), parts
 
 
 def _add(parts: dict[str, DriftPart], more: Mapping[str, DriftPart]) -> None:

@@ -15,11 +15,12 @@ from robolearn.capture.folder import read_capture
 from robolearn.cli.main import main
 from robolearn.errors import SceneError
 from robolearn.geometry import inverse, pose, rot_z, rotation_from_rotvec
+from robolearn.operations.trust.certified_scene import drift_of
 from sim.reconstruction.drift import Tolerance, by_capture, by_photographs
 from sim.reconstruction.pipeline import Reconstruction
 from sim.reconstruction.write_scene import SceneChoice, write_reconstructed
 from sim.scene.config import Scene
-from sim.scene.drift_record import FILE, read_drift
+from sim.scene.drift_record import FILE, DriftPart, read_drift
 from sim.scene.load import content_hash, load_scene
 from tests.robolearn.capture.foreign import looking
 from tests.sim.scene.test_scene_package import XML, write_scene
@@ -187,6 +188,53 @@ def test_drift_is_recorded_and_holds_for_this_scene_only(
     with pytest.raises(SceneError, match="is no drift record"):
         read_drift(folder, before)
     (folder / FILE).unlink()
+
+
+def test_what_moved_is_taken_back_by_the_look_that_said_so_alone(
+    cell: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, today = str(cell.path), str(tmp_path / "today.png")
+
+    def drift(*words: str, picture: np.ndarray | None = None) -> int:
+        if picture is not None:
+            cv2.imwrite(today, picture)
+            words = ("--photo", f"top={today}", *words)
+        return main(["scene", "drift", folder, *words])
+
+    exact = ("--touched", "0.1", "0.1", "0", "--expected", "0.1", "0.1", "0")
+    off = ("--touched", "0.1", "0.1", "0.05", "--expected", "0.1", "0.1", "0")
+    assert drift(picture=photo(moved(EYES["top"], (0.0, 20.0, 0.0)))) == 2
+    # A photograph that tells nothing.
+    assert drift(picture=photo(EYES["top"], plain=True)) == 2
+    assert drift_of(folder)[0] == "moved"
+    assert "takes nothing back" in capsys.readouterr().out
+    assert drift(picture=photo(EYES["top"])) == 0
+    assert drift_of(folder)[0] == "unmoved"
+    # A touch of one point, by a table that turned about it.
+    turned = pose(rot_z(np.deg2rad(2.0)), (0.012, 0.005, 0.0))
+    assert drift(picture=photo(EYES["top"], turned)) == 2
+    assert drift(*exact) == 2
+    assert drift_of(folder)[0] == "moved"
+    # Both say moved: each has to take it back.
+    assert drift(*off) == 2
+    assert drift(picture=photo(EYES["top"])) == 2
+    assert drift_of(folder)[0] == "moved"
+    assert drift(*exact) == 0
+    assert drift_of(folder)[0] == "unmoved"
+    (cell.path / FILE).unlink()
+
+
+def test_a_record_of_before_counts_on(cell: Scene) -> None:
+    here = content_hash(cell.path)
+    part = DriftPart("moved", 8.0, 0.5, None, None, "it moved", "touch", "2026-01-31T12:00:00Z")
+    old = {"schema": 1, "scene": "mine", "scene_hash": here}
+    parts = {"table": dataclasses.asdict(part)}
+    (cell.path / FILE).write_text(json.dumps({**old, "parts": parts}))
+    assert drift_of(str(cell.path))[0] == "moved"
+    (cell.path / FILE).write_text(json.dumps({**old, "schema": 2, "looks": {"table": []}}))
+    with pytest.raises(SceneError, match="a part has no look"):
+        read_drift(cell.path, here)
+    (cell.path / FILE).unlink()
 
 
 @pytest.mark.parametrize(
