@@ -236,6 +236,8 @@ class PageServer:
                     log.warning("a page that sent too many pieces of messages was closed")
                     self.transport.abort()
 
+        # An error where nothing is encrypted.
+        encrypting: dict[str, Any] = {} if tls is None else {"ssl_handshake_timeout": HANDSHAKE_S}
         server = await serve(
             self._talk,
             sock=listening,
@@ -249,7 +251,7 @@ class PageServer:
             ping_timeout=PING_S,
             server_header=None,
             create_connection=Known,
-            **({} if tls is None else {"ssl_handshake_timeout": HANDSHAKE_S}),
+            **encrypting,
         )
         await self._stop.wait()
         self._stir_pages()

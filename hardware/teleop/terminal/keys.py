@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import termios
@@ -55,6 +56,8 @@ PING = b"\x1b[5n"
 PING_S = 0.1
 # A lone escape is a key when nothing follows it for so long [s].
 _ESCAPE_S = 0.05
+# What looks like the rest of a sequence and follows within so long is that: a slow line cut it [s].
+_TAIL_S, _TAIL = 0.5, re.compile(rb"\[|O[A-DFHP-S]")
 Protocol = Literal["presses", "events"]
 
 
@@ -116,6 +119,8 @@ class Terminal:
         self._woken, self._wake = os.pipe()
         # Until when what comes was pasted.
         self._pasted_ns = 0
+        # Until when what comes may be the rest of what was taken for a lone escape.
+        self._tail_ns, self._severed = 0, False
         self._write(FOCUS_ON + PASTE_ON + QUERY)
         self._thread = threading.Thread(target=self._run, name="terminal-keys", daemon=True)
         self._thread.start()
@@ -193,13 +198,34 @@ class Terminal:
                     data = b""
                 if not data:
                     return
+                rest = rest or self._severed_by(data)
                 codes, rest = split_codes(rest + data)
             elif not ready and rest == b"\x1b":
                 codes, rest = [rest], b""
+                self._tail_ns = time.monotonic_ns() + round(_TAIL_S * 1e9)
             else:
                 continue
-            for code in codes:
+            for code in self._meant(codes):
                 self._take(code)
+
+    def _severed_by(self, data: bytes) -> bytes:
+        """The escape that came long before ``data``, where that is the rest of a sequence."""
+        if time.monotonic_ns() >= self._tail_ns or not _TAIL.match(data):
+            return b""
+        self._tail_ns, self._severed = 0, True
+        return b"\x1b"
+
+    def _meant(self, codes: list[bytes]) -> list[bytes]:
+        """Without what moves after an escape that was no key's, or may be none: a key that was cut
+        in two, or that was pressed with Alt. The escape itself counts, as it may be a stop.
+        """
+        found: list[bytes] = []
+        for before, code in zip([b"", *codes], codes, strict=False):
+            severed, self._severed = self._severed, False
+            with_alt = before == b"\x1b" and len(code) == 1 and code != b"\x1b"
+            if not (with_alt or (severed and decode(code) is not None)):
+                found.append(code)
+        return found
 
     def _ping(self) -> None:
         now = time.monotonic_ns()

@@ -266,6 +266,29 @@ def test_a_terminal_that_takes_nothing_delays_nobody_and_shows_the_newest_line()
     assert "  49/0" in said[-1]
 
 
+def test_an_arrow_that_a_slow_line_cut_in_two_moves_nothing(plain):
+    terminal, device = plain
+    for rest in (b"[A", b"OC"):
+        # Nobody can tell it from the key: it stops.
+        terminal.type(b"\x1b")
+        wait_until(lambda: device.pressed() == ("stop",))
+        terminal.type(rest)
+    terminal.type(b"w")
+    stepped(device, [STEP_M, 0, 0, 0, 0, 0])
+    # What tells something still does.
+    terminal.type(b"\x1b")
+    wait_until(lambda: device.pressed() == ("stop",))
+    terminal.type(b"[O")
+    wait_until(lambda: not device.poll().present)
+
+
+def test_a_letter_with_alt_moves_nothing_and_an_escape_before_it_is_not_lost(plain):
+    terminal, device = plain
+    terminal.type(b"\x1bd\x1bqr")
+    stepped(device, [0, 0, STEP_M, 0, 0, 0])
+    assert device.pressed() == ("stop", "stop")
+
+
 def test_control_s_does_not_stop_the_terminal(plain):
     terminal, device = plain
     assert not termios.tcgetattr(terminal.slave)[0] & termios.IXON
