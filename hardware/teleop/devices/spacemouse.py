@@ -87,6 +87,10 @@ class SpaceMouseConfig:
             ) from error
 
 
+# Phases that wait for the start key: it begins, clears a stop, and says that things are placed.
+_WAITING: tuple[Phase, ...] = ("ready", "stopped", "placing")
+
+
 @dataclass(slots=True)
 class _State:
     twist: Deflection = field(default_factory=lambda: np.zeros(6))
@@ -181,8 +185,8 @@ class SpaceMouse:
             state.down_ns = now
         if released & 2:
             long = now - state.down_ns > _LONG_S * 1e9
-            ready = state.phase == "ready"
-            state.pressed.append("start" if ready else "discard" if long else "keep")
+            waits = state.phase in _WAITING
+            state.pressed.append("start" if waits else "discard" if long else "keep")
 
 
 def find_space_mouse(folder: Path = HIDRAW) -> str:

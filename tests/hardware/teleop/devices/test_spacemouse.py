@@ -120,6 +120,11 @@ def test_buttons(puck):
     puck.buttons(2)
     puck.buttons(0)
     wait_until(lambda: device.pressed() == ("start",))
+    for waiting in ("stopped", "placing"):
+        device.show(View(waiting))
+        puck.buttons(2)
+        puck.buttons(0)
+        wait_until(lambda: device.pressed() == ("start",), what=waiting)
     assert device.poll().gripper is None
     device.begin(1.0)
     puck.buttons(1)
