@@ -63,8 +63,10 @@ from robolearn.training.run_directory import (
     PROVENANCE,
     WEIGHTS,
     Run,
+    holding,
     load_state,
     read_json,
+    release_parent,
     seal_run,
     unseal_run,
     write_json,
@@ -208,7 +210,9 @@ class Learner:
         self._stack.enter_context(contextlib.closing(feed))
         self._trainer = Trainer(self.algorithm, feed, fit, run_dir, experiment.seed, Ranks())
         spec = self._data.seen.observed_by(self.algorithm.policy().spec, parent.spec)
-        write_run(run_dir, dict(experiment.plain() if plain is None else plain), spec, stats)
+        config = dict(experiment.plain() if plain is None else plain)
+        # What came out before stays until something else does.
+        write_run(run_dir, config | (holding(run_dir) if goes_on else {}), spec, stats)
         keep_parent(parent, run_dir, fresh=not goes_on)
         self._say(complete=False)
         if goes_on and learned:
@@ -320,7 +324,7 @@ class Learner:
         figures that they give, and at every so many calls (``fit.diagnose_every``) how the critic
         stands, ``critic/...``. Ctrl-C ends it between two of them.
 
-        Errors: :class:`TrainingError` where a loss is not finite; the last checkpoint is kept.
+        Errors: :class:`TrainingError` where a loss is not finite; the last checkpoint stays.
         """
         trainer, clock = self._trainer, self._trainer.clock
         begin, begin_cpu = time.perf_counter(), time.process_time()
@@ -370,8 +374,7 @@ class Learner:
         that are not finite.
         """
         self._trainer.finite.look()
-        weights = self.algorithm.policy_weights()
-        bad = [k for k in _not_finite(weights) if k not in self._unlimited]
+        weights, bad = self.algorithm.policy_weights(), self._bad
         if bad:
             raise TrainingError(
                 f"weights are not finite after update {self.step}: {bad[:4]}; the versions until"
@@ -383,12 +386,21 @@ class Learner:
         remove_versions(self.run_dir, frozenset([*newest, *self._kept]))
         return self._version
 
+    @property
+    def _bad(self) -> list[str]:
+        found = _not_finite(self.algorithm.policy_weights())
+        return [k for k in found if k not in self._unlimited]
+
     def keep(self, version: int) -> None:
         """Do not delete ``version``, whatever comes after it."""
         self._kept.add(version)
 
     def checkpoint(self) -> None:
-        """Keep everything that resuming needs; the run's weights become those of now."""
+        """Keep everything that resuming needs; the run's weights become those of now. Where they
+        are not finite, what was kept before stays.
+        """
+        if self._trainer.finite.failed or self._bad:
+            return
         kept = sorted(self._kept)
         seen = {"episodes": self.episodes, "version": self._version, "kept": kept}
         seen |= {"decisions": self.decisions}
@@ -406,6 +418,7 @@ class Learner:
         unseal_run(self.run_dir)
         metadata = {"step": str(self.step), "version": str(version)}
         write_tensors(self.run_dir / WEIGHTS, chosen.weights, metadata)
+        release_parent(self.run_dir)
         self._say(complete=True, version=version)
         seal_run(self.run_dir)
 

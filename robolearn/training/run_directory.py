@@ -14,6 +14,7 @@ back after it, so that a run that is killed in between has none instead of wrong
 # pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import logging
@@ -140,11 +141,14 @@ def load_again(path: Path, policy_hash: str) -> Run:
 
 def read_run(path: Path, weights: Path) -> Run:
     """A run with the weights of the file ``weights`` in place of its own, which need not be there
-    yet; nor its provenance. Errors as :func:`load_run`; edits are the caller's to check.
+    yet; nor its provenance. It is what was learned, also where the run holds its parent. Errors as
+    :func:`load_run`; edits are the caller's to check.
     """
-    run, _ = _read(path, weights)
+    run, digests = _read(path, weights)
     _refuse_foreign_statistics(run)
-    return run
+    config = {k: v for k, v in run.config.items() if k != HOLDS}
+    learned = {**digests, CONFIG_FILE: _digest(path / CONFIG_FILE, without=HOLDS)}
+    return dataclasses.replace(run, config=config, policy_hash=_policy_hash(learned))
 
 
 def _refuse_foreign_statistics(run: Run) -> None:
@@ -278,12 +282,21 @@ def nested_runs(path: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _digest(file: Path) -> str:
-    """Of the values where a file holds some, else of the bytes."""
+def learned_digests(path: Path) -> dict[str, str]:
+    """Those of :func:`file_digests` of what was learned, also where the run holds its parent."""
+    return file_digests(path) | {CONFIG_FILE: _digest(path / CONFIG_FILE, without=HOLDS)}
+
+
+def _digest(file: Path, without: str = "") -> str:
+    """Of the values where a file holds some, else of the bytes; ``without`` a key."""
     data = file.read_bytes()
     try:
         if file.suffix == ".yaml":
-            data = json.dumps(parse_yaml(data.decode("utf-8")), sort_keys=True).encode()
+            values = parse_yaml(data.decode("utf-8"))
+            if without and isinstance(values, dict):
+                values = cast("dict[str, Any]", values)
+                values = {k: v for k, v in values.items() if k != without}
+            data = json.dumps(values, sort_keys=True).encode()
         elif file.suffix == ".json":
             data = json.dumps(json.loads(data), sort_keys=True).encode()
     except (yaml.YAMLError, ValueError, TypeError, RecursionError):
@@ -306,6 +319,21 @@ def hold_parent(path: Path) -> None:
     unseal_run(path)
     write_atomic(path / CONFIG_FILE, yaml.safe_dump(config, sort_keys=False))
     seal_run(path)
+
+
+def holding(path: Path) -> dict[str, Any]:
+    """What config.yaml of the run at ``path`` says beside its experiment: :data:`HOLDS`, or
+    nothing.
+    """
+    file = path / CONFIG_FILE
+    config = load_yaml(file) if file.is_file() else {}
+    return {HOLDS: config[HOLDS]} if HOLDS in config else {}
+
+
+def release_parent(path: Path) -> None:
+    """From now on the run at ``path``, which is not sealed, does what was learned."""
+    config = {k: v for k, v in load_yaml(path / CONFIG_FILE).items() if k != HOLDS}
+    write_atomic(path / CONFIG_FILE, yaml.safe_dump(config, sort_keys=False))
 
 
 def unseal_run(path: Path) -> None:

@@ -24,7 +24,7 @@ from robolearn.training.run_directory import (
     PROVENANCE,
     WEIGHTS,
     Run,
-    file_digests,
+    learned_digests,
     read_run,
     write_tensors,
 )
@@ -42,7 +42,8 @@ def write_version(run_dir: Path, version: int, weights: Weights) -> Path:
 
 def load_version(run_dir: Path, version: int) -> Run:
     """The run as it was at ``version``: what :func:`~robolearn.training.run_directory.load_run`
-    returns, with the weights of that file. The run's own weights need not exist yet.
+    returns, with the weights of that file, also where the run holds its parent. The run's own
+    weights need not exist yet.
 
     Errors: :class:`CheckpointError` where the file is absent, damaged, or of another version or
     run.
@@ -89,7 +90,7 @@ def frame_hash(run_dir: Path) -> str:
     """
     deciding = {
         name: digest
-        for name, digest in file_digests(run_dir).items()
+        for name, digest in learned_digests(run_dir).items()
         if name != WEIGHTS and Path(name).name != PROVENANCE
     }
     return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]

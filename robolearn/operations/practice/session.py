@@ -121,6 +121,8 @@ class Session:
     _before: tuple[float, float] = (0.0, 0.0)
     _stops_before: int = 0
     _elsewhere: float = 0.0
+    # Updates owed, and whether those before it drives were made, at the last checkpoint.
+    _kept: tuple[float, bool] = (0.0, False)
     _watch: ParentWatch = field(init=False)
 
     def __post_init__(self) -> None:
@@ -129,6 +131,7 @@ class Session:
         self._watch = ParentWatch.of(self.standing, config.false_alarm, config.max_drift)
         self._issued = self.standing.rounds
         self._before = self.standing.seconds, self.standing.cpu_seconds
+        self._kept = self.standing.owed, self.standing.begun
         # A kill loses what was counted since the last checkpoint, and no episode.
         self._stops_before = max(self.standing.stops, self.ledger.cut)
         if self._warm:
@@ -215,7 +218,10 @@ class Session:
             try:
                 figures = self._learn()
             except TrainingError as error:
-                # What is not finite is not handed over; the episodes are safe.
+                # What is not finite is not handed over; the episodes are safe. Going on begins at
+                # the checkpoint before.
+                owed, begun = self._kept
+                self.standing = dataclasses.replace(self.standing, owed=owed, begun=begun)
                 self.ended = Ended(str(error), False)
                 return
             self._look(flown)
@@ -226,6 +232,7 @@ class Session:
         if self.learner is not None:
             self.learner.checkpoint()
             self._kept_at = self.learner.step
+            self._kept = self.standing.owed, self.standing.begun
         self._write()
 
     def rescue(self) -> None:

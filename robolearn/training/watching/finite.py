@@ -43,6 +43,8 @@ class FiniteLosses:
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
         self._updates: list[_Update] = []
+        # One was not, so that nothing learned since can be relied on.
+        self.failed = False
 
     def add(self, step: int, mean: Losses, parts: Sequence[Computed]) -> None:
         """An update: the losses of all processes, and what this one computed its own from."""
@@ -59,6 +61,7 @@ class FiniteLosses:
         losses = [loss for u in updates for loss in u.mean.by_group.values()]
         if not losses or bool(torch.stack(losses).isfinite().all()):
             return
+        self.failed = True
         bad = next(u for u in updates if not _finite(u.mean))
         found = next((part for part in bad.parts if not _finite(part[1])), None)
         if found is None:

@@ -56,7 +56,13 @@ from robolearn.operations.practice.frame import LearnerBuilder, SecondStore
 from robolearn.operations.practice.session import nothing
 from robolearn.training.budget import UNLIMITED, TimeLeft
 from robolearn.training.learner import Taken
-from robolearn.training.run_directory import DIGESTS, Run, unseal_run
+from robolearn.training.run_directory import (
+    DIGESTS,
+    Run,
+    hold_parent,
+    holding,
+    unseal_run,
+)
 from robolearn.training.versions import load_version, remove_versions, versions
 
 log = logging.getLogger(__name__)
@@ -225,7 +231,7 @@ class RemoteLearner:
     def finish(self, version: int | None = None) -> None:
         """The run is complete, there and here."""
         self._do("finish", version)
-        self._reached(self._fetch_run)
+        self._reached(lambda channel: self._fetch_run(channel, done=True))
 
     def close(self) -> None:
         """Leave; safe to call twice."""
@@ -358,7 +364,7 @@ class RemoteLearner:
 
     # -- the run here ------------------------------------------------------------------------------
 
-    def _fetch_run(self, channel: Channel) -> None:
+    def _fetch_run(self, channel: Channel, *, done: bool = False) -> None:
         """Make the files of the run here those there."""
         out = self._where.here.out
         listing = self._ask(channel, "listing")
@@ -366,7 +372,7 @@ class RemoteLearner:
         files = checked(
             lambda: [RunFile(confined_run_file(n, out), int(s), str(d)) for n, s, d in rows]
         )
-        here = run_files(out)
+        here, parent_held = run_files(out), not done and bool(holding(out))
         wanted = {f.path: (f.size, f.sha256) for f in files}
         if DIGESTS in here and wanted.get(DIGESTS) != self._digests(here[DIGESTS]):
             # They go before a file changes.
@@ -376,6 +382,9 @@ class RemoteLearner:
             path = here.get(file.path)
             if path is None or self._digests(path) != wanted[file.path]:
                 self._fetch_file(channel, file, out / file.path)
+        if parent_held:
+            # What came out before stays until something else does.
+            hold_parent(out)
         remove_versions(out, frozenset(_numbers([f.path for f in files])))
 
     def _fetch_file(self, channel: Channel, file: RunFile, target: Path) -> None:

@@ -29,7 +29,7 @@ from robolearn.errors import (
     StoreError,
     StoreLockedError,
 )
-from robolearn.learning import request_noise
+from robolearn.learning import Losses, request_noise
 from robolearn.operations.builders import env_builder
 from robolearn.operations.practice import actors, frame, validation
 from robolearn.operations.practice.actors import ActorPlan, RoundTask
@@ -43,7 +43,16 @@ from robolearn.operations.practice.watch import apart
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.training.learner import DRIFT
 from robolearn.training.log import logged
-from robolearn.training.run_directory import DIGESTS, WEIGHTS, Run, copy_run, load_run, policy_hash
+from robolearn.training.run_directory import (
+    DIGESTS,
+    WEIGHTS,
+    Run,
+    copy_run,
+    load_run,
+    load_state,
+    policy_hash,
+)
+from robolearn.training.trainer import Trainer
 from robolearn.types import Observation, PolicyInput, PolicyOutput, SampleBatch
 from sim.worlds import make_world
 from tests.growing_store import add_episodes
@@ -564,3 +573,41 @@ def test_an_actor_that_begins_anew_does_not_fly_another_policy(
     with pytest.raises(CheckpointError, match=f"than when this began .{begun}"):
         plan()(task)
     assert store.ids() == ()
+
+
+def test_a_loss_that_is_not_finite_leaves_the_checkpoint_and_the_parent(
+    parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What goes on begins at the checkpoint before, and until something comes out of it the run
+    holds what it held.
+    """
+    real = Trainer.update
+
+    def spoiled(self: Trainer) -> Losses:
+        if self.clock.step == 4:
+            with torch.no_grad():
+                next(iter(self.algorithm.parameters())).mul_(float("nan"))
+        return real(self)
+
+    monkeypatch.setattr(Trainer, "update", spoiled)
+    store, out = tmp_path / "store", tmp_path / "out"
+    found = finetune(small(parent, practice__test_every=0), parent, WORLD, store, out)
+    assert (found.kept, found.sound) == ("parent", False)
+    assert (kept := load_state(out)) is not None
+    assert all(bool(v.isfinite().all()) for k, v in kept[1].items() if k.startswith("algorithm/"))
+    assert kept[0] < found.updates
+    monkeypatch.setattr(Trainer, "update", real)
+    longer = small(parent, practice__max_episodes=20)
+    seen = list[type[Policy]]()
+
+    def stopped(_: RoundReport) -> None:
+        seen.append(type(load_policy(out)))
+        raise KeyboardInterrupt
+
+    interrupted = PracticeListener(on_round=stopped)
+    with pytest.raises(KeyboardInterrupt):
+        finetune(longer, parent, WORLD, store, out, resume=True, listener=interrupted)
+    assert type(load_policy(out)) is type(load_policy(parent)) is seen[0]
+    found = finetune(longer, parent, WORLD, store, out, resume=True)
+    assert (found.kept, found.sound, found.episodes) == ("last", True, 20)
+    assert isinstance(load_policy(out), RerankedPolicy)
