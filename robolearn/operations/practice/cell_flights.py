@@ -400,7 +400,8 @@ class CellFlights:
             return
         refused = self._released(error)
         if refused:
-            self.ended = Ended(f"the arm was stopped ({error}) and does not go on: {refused}")
+            why = f"the arm was stopped ({error}) and does not go on: {refused}"
+            self.ended = Ended(why, goes_on=True)
 
     def _released(self, error: SafetyStopError) -> str:
         """Why the arm may not go on, or ""."""

@@ -209,9 +209,12 @@ def limits_of(experiment: PracticeExperiment) -> dict[str, Any]:
 
 
 def is_over(standing: Standing, limits: Mapping[str, Any]) -> bool:
-    """Whether there is a result, by these limits; those of an earlier version were fewer."""
+    """Whether there is a result, by these limits; those of an earlier version were fewer. What was
+    ended by something that may have been mended since is not over.
+    """
     known = {k: v for k, v in limits.items() if k in standing.limits}
-    return standing.result is not None and standing.limits == known
+    found = standing.result
+    return found is not None and not found.get("goes_on", False) and standing.limits == known
 
 
 def standing_of(out: Path, identity: dict[str, Any], *, resume: bool) -> Standing:

@@ -42,6 +42,8 @@ class FinetuneResult:
     cpu_seconds: float
     tests: tuple[VersionTest, ...]
     reused: bool = False
+    # Whether it goes on with resume by the same limits, once what ended it is mended.
+    goes_on: bool = False
     # Control ticks that came late; of a cell.
     late_ticks: int = 0
     wear: Wear = Wear()  # noqa: RUF009 (frozen)
@@ -122,6 +124,7 @@ def finished(session: Session) -> FinetuneResult:
         wear=worn(session.ledger.flights, session.stops),
         regret=session.ledger.regret,
         dip=session.ledger.dip,
+        goes_on=ended.goes_on,
     )
     session.note(to_dict(result))
     return result

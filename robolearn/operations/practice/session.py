@@ -58,10 +58,13 @@ GIB = 2.0**30
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Why a practice is over; ``sound``: nothing went wrong, so that its last version counts."""
+    """Why a practice is over; ``sound``: nothing went wrong, so that its last version counts;
+    ``goes_on``: what ended it may be mended, so that it goes on with resume by the same limits.
+    """
 
     why: str
     sound: bool = True
+    goes_on: bool = False
 
 
 def nothing() -> float:
@@ -179,7 +182,8 @@ class Session:
         if flown is None:
             self._lost += 1
             if self._lost >= MAX_LOST:
-                self.ended = Ended(f"{MAX_LOST} rounds in a row were lost with their actors", False)
+                why = f"{MAX_LOST} rounds in a row were lost with their actors"
+                self.ended = Ended(why, sound=False, goes_on=True)
             return
         self._elsewhere += sum(f.cpu_seconds for f in flown if f.pid != os.getpid())
         self.commit(task, flown)
@@ -187,7 +191,8 @@ class Session:
         if self._lost >= MAX_LOST:
             last = task.words(flown[-1], self.worlds)
             why = f"{MAX_LOST} rounds in a row left nothing that could be kept, the last: {last}"
-            self.ended = Ended(f"{why}; mend that and go on with resume", sound=False)
+            why = f"{why}; mend that and go on with resume"
+            self.ended = Ended(why, sound=False, goes_on=True)
             return
         self.learn(flown)
 
@@ -222,7 +227,8 @@ class Session:
                 # the checkpoint before.
                 owed, begun = self._kept
                 self.standing = dataclasses.replace(self.standing, owed=owed, begun=begun)
-                self.ended = Ended(str(error), False)
+                # Where time is an arm's, it would not end there twice.
+                self.ended = Ended(str(error), sound=False, goes_on=self.learns_on)
                 return
             self._look(flown)
         self._tell(figures)
@@ -484,8 +490,9 @@ class Session:
         for folder in (self.store, self.run_dir):
             free = shutil.disk_usage(folder).free / GIB
             if free < config.disk_gib:
-                return Ended(
+                why = (
                     f"the disk of '{folder}' has {free:.2f} GiB left (practice.disk_gib:"
                     f" {config.disk_gib:g}); free some and go on with resume"
                 )
+                return Ended(why, goes_on=True)
         return None

@@ -305,6 +305,7 @@ def test_nobody_clears_the_stop_of_a_real_arm(fly: Fly, world: World) -> None:
     assert flying.arm.cleared == 0
     assert flying.flights.ended is not None
     assert "nobody is there to clear it" in flying.flights.ended.why
+    assert flying.flights.ended.goes_on
 
 
 def test_what_passes_costs_an_episode_and_a_start_is_placed_again(fly: Fly, world: World) -> None:

@@ -500,6 +500,28 @@ def test_a_full_disk_ends_it_in_time(parent: Path, tmp_path: Path) -> None:
         finetune(experiment, parent, WORLD, tmp_path / "store", tmp_path / "out")
 
 
+def test_it_goes_on_by_the_same_limits_once_there_is_room(
+    parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, out = tmp_path / "store", tmp_path / "out"
+    experiment = small(parent, practice__disk_gib=1e-6)
+    real = shutil.disk_usage
+
+    def filling(path: Path) -> object:
+        found = real(path)
+        return found._replace(free=0) if len(Ledger.of(out).flights) >= 8 else found
+
+    monkeypatch.setattr(shutil, "disk_usage", filling)
+    found = finetune(experiment, parent, WORLD, store, out)
+    assert (found.episodes, found.goes_on) == (8, True)
+    assert "free some and go on with resume" in found.ended
+    monkeypatch.setattr(shutil, "disk_usage", real)
+    found = finetune(experiment, parent, WORLD, store, out, resume=True)
+    assert (found.episodes, found.goes_on, found.reused) == (12, False, False)
+    assert found.ended == "12 episodes were practised"
+    assert finetune(experiment, parent, WORLD, store, out, resume=True).reused
+
+
 def test_a_world_that_cannot_be_reset_is_refused_before_anything_is_written(
     parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

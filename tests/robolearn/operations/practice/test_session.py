@@ -329,7 +329,7 @@ def test_three_rounds_that_are_lost_with_their_actors_end_it(tmp_path: Path) -> 
         practice.took(next(practice.tasks()), None)
     assert practice.ended is not None
     assert practice.ended.why == "3 rounds in a row were lost with their actors"
-    assert not practice.ended.sound
+    assert (practice.ended.sound, practice.ended.goes_on) == (False, True)
 
 
 def test_a_world_of_which_nothing_can_be_kept_ends_it(
@@ -344,7 +344,7 @@ def test_a_world_of_which_nothing_can_be_kept_ends_it(
         lanes = range(len(task.drivers))
         practice.took(task, [flown_by(task, lane, trouble="block/pose") for lane in lanes])
     assert practice.ended is not None
-    assert not practice.ended.sound
+    assert (practice.ended.sound, practice.ended.goes_on) == (False, True)
     assert "3 rounds in a row left nothing that could be kept, the last: episode 7" in (
         practice.ended.why
     )
