@@ -44,6 +44,7 @@ from robolearn.operations.practice.frame import (
     identity_of,
     is_over,
     limits_of,
+    require_alike,
     require_apart,
     require_correctable,
     require_share,
@@ -129,6 +130,7 @@ def finetune(
     )
     if not away:
         here.require_second()
+    require_alike(experiment, parent, store, infos[0].task, standing.id)
     with contextlib.ExitStack() as stack:
         books = Books.opened(stack, store, out, standing, parent.spec.execute)
         build, computed = learner_of(elsewhere, here, parent, standing.id)

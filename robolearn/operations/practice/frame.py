@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from robolearn.data.episode import EpisodeKind
 from robolearn.data.reading.selection import DataConfig, StoreSource
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.store.writer import StoreWriter
-from robolearn.errors import CheckpointError, ConfigError
+from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
 from robolearn.learning import require_threads
 from robolearn.operations.practice.beside import Learning
 from robolearn.operations.practice.experiment import (
@@ -30,6 +31,7 @@ from robolearn.operations.practice.records import Standing, read_standing, write
 from robolearn.operations.practice.session import Session, never, nothing
 from robolearn.operations.practice.validation import Validation
 from robolearn.operations.practice.watch import Drift
+from robolearn.spec import diff_task_spaces
 from robolearn.training.collected.second import shown_data, shown_of
 from robolearn.training.learner import Learner
 from robolearn.training.log import Journal
@@ -38,6 +40,8 @@ from robolearn.training.run_start import let_in
 from robolearn.training.versions import VERSIONS
 from robolearn.training.watching.probe import watched
 from robolearn.types import Condition
+
+log = logging.getLogger(__name__)
 
 LIMITS = (
     "max_minutes",
@@ -201,6 +205,39 @@ def require_correctable(experiment: PracticeExperiment, takeover: str) -> None:
             " makes others. Choose another policy (rlpd, hil_serl, idql, residual, ...), or leave"
             " takeover out"
         )
+
+
+def require_alike(
+    experiment: PracticeExperiment, parent: Run, store: Path, task: str, practice: str
+) -> None:
+    """Look at what ``store`` holds already of the kinds that are learned from, before a practice of
+    ``task`` flies into it.
+
+    Errors: :class:`SpecMismatchError` for episodes of another task space than the parent's,
+    :class:`ConfigError` for those of another task.
+    """
+    if not store.exists():
+        return
+    episodes, others = EpisodeStore.open(store), 0
+    for info in episodes.list():
+        if info.kind not in experiment.experiment.data.kinds:
+            continue
+        meta = episodes.meta(info.id)
+        lines = diff_task_spaces(parent.spec.task_space, meta.embodiment)
+        if lines:
+            raise SpecMismatchError(
+                f"episode {info.id} of '{store}' ('{meta.embodiment.name}') has another task space"
+                " than the policy that is to learn from it; name another store:\n"
+                + "\n".join(lines)
+            )
+        if info.task != task:
+            raise ConfigError(
+                f"episode {info.id} of '{store}' is of the task '{info.task}', and all of kind"
+                f" {info.kind} would be learned from to do '{task}'; name another store"
+            )
+        others += meta.provenance.get("practice", {}).get("id") != practice
+    if others:
+        log.warning("%d episodes of '%s' that others recorded are learned from, too", others, store)
 
 
 def limits_of(experiment: PracticeExperiment) -> dict[str, Any]:

@@ -62,6 +62,7 @@ from robolearn.operations.practice.frame import (
     identity_of,
     is_over,
     limits_of,
+    require_alike,
     require_apart,
     require_correctable,
     require_share,
@@ -153,6 +154,7 @@ def finetune_on_cell(
     require_apart(run, store, out)
     require_share(experiment, second, where.takeover.by)
     require_correctable(experiment, where.takeover.by)
+    _require_learnable(experiment)
     require_buildable(experiment.experiment, parent)
     judge = EpisodeJudge.of(where.judge, store)
     if judge is not None:
@@ -178,6 +180,7 @@ def finetune_on_cell(
     )
     if elsewhere is None:
         build.require_second()
+    require_alike(experiment, parent, store, chosen.suite.config.task, standing.id)
     learner = (
         _Beside(build)
         if elsewhere is None
@@ -187,6 +190,25 @@ def finetune_on_cell(
         experiment, parent, chosen, store, out, operator, standing, listener, learner, judge
     )
     return practice.run()
+
+
+def _require_learnable(experiment: PracticeExperiment) -> None:
+    """:class:`ConfigError` for an algorithm that learns from its own decisions, step by step: what
+    a cell records does not say how they were made; and for pairs of which the parent flies none.
+    """
+    inner, practice = experiment.experiment, experiment.practice
+    if inner.algorithm.batches().decisions is not None:
+        raise ConfigError(
+            f"{inner.policy} learns from how each of its decisions was made, which a cell does not"
+            " record. Choose another policy (idql, residual, rlpd, filtered_bc, ...), or practise"
+            " in a world"
+        )
+    if practice.parent_share and not practice.parents_of(practice.lanes):
+        raise ConfigError(
+            f"practice.parent_share {practice.parent_share:g} of {practice.lanes} lanes is none of"
+            " them: on a cell nothing else tells whether practice harms. Say more, or 0 if nobody"
+            " is to watch"
+        )
 
 
 @dataclass(frozen=True, slots=True)

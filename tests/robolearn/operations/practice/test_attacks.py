@@ -26,6 +26,7 @@ from robolearn.errors import (
     DataError,
     InferenceError,
     PracticeError,
+    SpecMismatchError,
     StoreError,
     StoreLockedError,
 )
@@ -55,6 +56,7 @@ from robolearn.training.run_directory import (
 from robolearn.training.trainer import Trainer
 from robolearn.types import Observation, PolicyInput, PolicyOutput, SampleBatch
 from sim.worlds import make_world
+from tests.episodes import small_episode
 from tests.growing_store import add_episodes
 from tests.learning_mocks import SPACE
 from tests.robolearn.operations.practice.flights import flight, practised
@@ -486,6 +488,26 @@ def test_the_other_store_is_looked_at_before_anything_flies(parent: Path, tmp_pa
     with pytest.raises(ConfigError, match="the store of this practice"):
         finetune(half, parent, WORLD, other, out, second=practised)
     assert [p.name for p in tmp_path.iterdir()] == ["other"]
+
+
+def test_the_store_is_looked_at_before_anything_flies(
+    parent: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it holds already is learned from, too; what does not fit showed after the warm-up."""
+    foreign, other, out = tmp_path / "foreign", tmp_path / "other", tmp_path / "out"
+    episode = small_episode(0)
+    meta = dataclasses.replace(episode.meta, kind="online")
+    with EpisodeStore.create(foreign).writer() as writer:
+        writer.append(dataclasses.replace(episode, meta=meta))
+    with pytest.raises(SpecMismatchError, match=r"another task space .* name another store"):
+        finetune(small(parent), parent, WORLD, foreign, out)
+    add_episodes(other, range(2))
+    with pytest.raises(ConfigError, match="is of the task 'point'"):
+        finetune(small(parent), parent, WORLD, other, out)
+    assert (len(EpisodeStore.open(foreign).ids()), len(EpisodeStore.open(other).ids())) == (1, 2)
+    assert not out.exists()
+    frame.require_alike(small(parent), load_run(parent), other, "point", "mine")
+    assert "2 episodes of" in caplog.text
 
 
 def test_threads_that_torch_does_not_know_are_refused(parent: Path, tmp_path: Path) -> None:

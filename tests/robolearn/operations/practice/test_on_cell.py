@@ -101,6 +101,16 @@ def test_what_cannot_be_practised_on_is_told_before_anything_is_connected(
         CellPractice(robot=CONFIG, takeover=TakeOverOptions(by="knob"))
     with pytest.raises(ConfigError, match="lead_ticks"):
         CellPractice(robot=CONFIG, lead_ticks=-1)
+    # Nothing says how decisions were made; nobody would tell whether it harms.
+    where, file = CellPractice(robot=cell_file(tmp_path, 41), start_lab=True), tmp_path / "p.yaml"
+    file.write_text("policy: dppo\nalgorithm: {width: 16, batch_size: 16}\n")
+    usual = {k: v for k, v in SMALL.items() if not k.startswith("algorithm.")}
+    dppo = practice_experiment(load_run(parent), file, usual, on_cell=True)
+    with pytest.raises(ConfigError, match="dppo learns from how each of its decisions was made"):
+        finetune_on_cell(dppo, parent, where, tmp_path / "s", tmp_path / "o", told)
+    alone = small(parent, practice__parent_share=0.125)
+    with pytest.raises(ConfigError, match=r"parent_share 0\.125 of 2 lanes is none"):
+        finetune_on_cell(alone, parent, where, tmp_path / "s", tmp_path / "o", told)
     assert not (tmp_path / "s").exists()
     assert told.lines == []
 
