@@ -25,6 +25,7 @@ from hardware.shapes import ResizedPicture
 from hardware.teleop.device import Key, Phase, Thing, View
 from hardware.teleop.seen import thinned
 from hardware.teleop.terminal.writer import Writer
+from robolearn.cli.shared.parse import printable
 
 # What the phases are called, and how they look.
 TITLES: dict[Phase, tuple[str, str]] = {
@@ -173,8 +174,8 @@ def screen_of(view: View, where: str, moving: str = "") -> RenderableType:
     """The whole screen: status, figures, what to do, what is wrong, keys; ``moving``: how the
     device moves the arm.
     """
-    title, style = _title(view)
-    parts: list[RenderableType] = [Text(f"  {title}  ", style, justify="center"), Text()]
+    phase, style = _title(view)
+    parts: list[RenderableType] = [Text(f"  {phase}  ", style, justify="center"), Text()]
     figures = Table.grid(padding=(0, 3), expand=False)
     figures.add_row(_figures(view), _curves(view))
     parts += [figures, Text()]
@@ -186,7 +187,7 @@ def screen_of(view: View, where: str, moving: str = "") -> RenderableType:
         parts.append(Text(view.message or "Press start when you are ready.", "bold"))
     parts += [Text(f"! {warning}", "yellow") for warning in view.warnings]
     if view.error:
-        parts.append(Text(f"last error: {view.error}", "red"))
+        parts.append(Text(printable(f"last error: {view.error}"), "red"))
     parts += [Text(), _keys(view)]
     # Last, as a low terminal shows less of it.
     if view.start is not None:
@@ -196,7 +197,9 @@ def screen_of(view: View, where: str, moving: str = "") -> RenderableType:
         parts += _strips(view)
     if moving and not view.look.curves:
         parts += [Text(), Text(moving, "dim")]
-    return Panel(Group(*parts), title=f"robolearn {where}", title_align="left")
+    # A path may have brackets, which are no markup.
+    title = Text(printable(f"robolearn {where}"))
+    return Panel(Group(*parts), title=title, title_align="left")
 
 
 class FullScreen:

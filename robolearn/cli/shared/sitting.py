@@ -106,12 +106,12 @@ class Sitting:
         """Ask whether what was killed shall be recovered; where nobody can be asked, say how."""
         total = sum(r.duration_s for r in found)
         what = f"{len(found)} recording(s) of {total:.0f} s were killed before they were saved"
-        if not sys.stdin.isatty():
-            _line(f"{what}; 'robolearn data repair {self.store}' recovers them")
-            return False
         if self.yes:
             _line(f"{what}: they are recovered")
             return True
+        if not sys.stdin.isatty():
+            _line(f"{what}; 'robolearn data repair {self.store}' recovers them")
+            return False
         print(f"{what}. Recover them now? [y/N] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 

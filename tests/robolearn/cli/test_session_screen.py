@@ -112,6 +112,15 @@ def test_what_slows_the_arm_is_seen_while_it_does() -> None:
     assert said == ["recording", f"  ! {bent.format(6)}", f"  ! {bent.format(5)}"]
 
 
+def test_a_path_with_brackets_and_an_error_with_codes_are_shown_as_they_are() -> None:
+    console = Console(record=True, width=80, file=io.StringIO(), force_terminal=False)
+    view = View(phase="stopped", error="no \x1b[2Jscene")
+    console.print(screen_of(view, "collect runs/a[/b]"))
+    shown = console.export_text(styles=False)
+    assert "collect runs/a[/b]" in shown
+    assert "\x1b" not in shown
+
+
 def test_the_bell_rings_where_the_person_is_needed() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80, height=24)

@@ -13,6 +13,16 @@ from robolearn.cli.shared.sitting import Sitting
 from tests.waiting import TIMEOUT_S
 
 
+def test_who_has_agreed_recovers_what_was_killed_also_without_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    for yes in (True, False):
+        recover = Sitting("collect runs/own", yes=yes, store="runs/own").listener().on_recoverable
+        assert recover is not None
+        assert recover(()) is yes
+
+
 class Stopped(io.StringIO):
     """A terminal that takes nothing until it may."""
 
