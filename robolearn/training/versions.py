@@ -69,7 +69,7 @@ def versions(run_dir: Path) -> tuple[int, ...]:
     """The versions whose files are there, oldest first."""
     folder = run_dir / VERSIONS
     stems = [p.stem for p in folder.glob("*.safetensors")] if folder.is_dir() else []
-    return tuple(sorted(int(stem) for stem in stems if stem.isdigit()))
+    return tuple(sorted(int(stem) for stem in stems if stem.isascii() and stem.isdecimal()))
 
 
 def remove_versions(run_dir: Path, keep: frozenset[int]) -> None:

@@ -132,7 +132,7 @@ def finetune(
         here.require_second()
     require_alike(experiment, parent, store, infos[0].task, standing.id)
     with contextlib.ExitStack() as stack:
-        books = Books.opened(stack, store, out, standing, parent.spec.execute)
+        books = Books.opened(stack, store, out, standing, parent.spec.execute, judging)
         build, computed = learner_of(elsewhere, here, parent, standing.id)
         session = books.session(
             experiment,

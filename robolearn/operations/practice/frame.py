@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -310,10 +311,15 @@ class Books:
 
     @staticmethod
     def opened(
-        stack: contextlib.ExitStack, store: Path, out: Path, standing: Standing, execute: int
+        stack: contextlib.ExitStack,
+        store: Path,
+        out: Path,
+        standing: Standing,
+        execute: int,
+        judge: EpisodeJudge | None = None,
     ) -> Books:
-        """Made where they are not there; what was committed without a line gets one; ``execute``:
-        steps of a decision. ``stack`` closes the writer.
+        """Made where they are not there; what was committed without a line gets one, by what
+        ``judge`` says of it; ``execute``: steps of a decision. ``stack`` closes the writer.
         """
         episodes = _store_of(store, standing, out)
         writer = stack.enter_context(episodes.writer())
@@ -325,7 +331,8 @@ class Books:
             raise CheckpointError(f"another practice began in '{out}'; choose another out")
         standing = dataclasses.replace(standing, store=episodes.uuid, store_path=str(store))
         ledger = Ledger.of(out, standing.lines)
-        ledger.recover(episodes, standing.id, execute)
+        said = None if judge is None else functools.partial(judge, writer)
+        ledger.recover(episodes, standing.id, execute, said)
         write_standing(out, standing)
         return Books(store, out, episodes, writer, ledger, standing)
 

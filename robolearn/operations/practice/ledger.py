@@ -15,7 +15,7 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -36,6 +36,8 @@ from robolearn.operations.practice.records import (
 
 log = logging.getLogger(__name__)
 
+Judge = Callable[[Sequence[str]], Mapping[str, bool]]
+"""Whether each of these episodes succeeded; said in the store, too."""
 BOTH: tuple[Driver, ...] = ("parent", "explorer")
 STOPPED = (reason_of(SafetyStopError()), reason_of(GripperError()))
 """Why an episode ended that a stop of the supervisor cut short."""
@@ -106,9 +108,12 @@ class Ledger:
         """The lines as they were written, whatever lies there now."""
         return WrittenLines(len(self.flights), self._sum.hexdigest())
 
-    def recover(self, store: EpisodeStore, practice: str, execute: int) -> None:
+    def recover(
+        self, store: EpisodeStore, practice: str, execute: int, judge: Judge | None = None
+    ) -> None:
         """Lines for what ``store`` holds of the practice beyond the last line; a decision was taken
-        every ``execute`` steps.
+        every ``execute`` steps. ``judge``: decides on success where somebody does, who may not have
+        seen them before the kill.
         """
         known = {f.id for f in self.flights}
         newest = max(known, default="")
@@ -137,6 +142,9 @@ class Ledger:
                     moves=said.get("moves", 1),
                 )
             )
+        if judge is not None and found:
+            said = judge([f.id for f in found])
+            found = [dataclasses.replace(f, success=said[f.id]) for f in found]
         self.add(found)
 
     @property

@@ -335,7 +335,7 @@ class _Practice:
         told("policy", f"{policy.where} on {chosen.config.name} ({chosen.where.robot})")
         opened = open_checked(stack, chosen.cell, chosen.task, policy, self.operator)
         execute = self.parent.spec.execute
-        books = Books.opened(outer, self.store, self.out, self.standing, execute)
+        books = Books.opened(outer, self.store, self.out, self.standing, execute, self.judge)
         explorer = Explorer(self.out.absolute())
         stack.callback(explorer.close)
         execution = Execution(lead_ticks=chosen.where.lead_ticks)

@@ -416,4 +416,4 @@ class RemoteLearner:
 def _numbers(paths: list[str]) -> list[int]:
     """Of the versions among the files of a run."""
     stems = [Path(p).stem for p in paths if p.startswith("versions/")]
-    return [int(stem) for stem in stems if stem.isdigit()]
+    return [int(stem) for stem in stems if stem.isascii() and stem.isdecimal()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from policies.imitation.success_classifier import HeldOut, SuccessClassifier, Su
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import CheckpointError, ConfigError
 from robolearn.operations.practice.actors import Flown, RoundTask
+from robolearn.operations.practice.frame import Books
 from robolearn.operations.practice.judging import EpisodeJudge
+from robolearn.operations.practice.records import Standing
 from robolearn.types import Condition
 from tests.episodes import IMAGE, embodiment, small_episode
 from tests.robolearn.operations.practice.test_session import Counting, session
@@ -60,6 +63,29 @@ def test_the_last_picture_decides_and_says_how_often_it_errs(
     said = store.annotated(flights[0].id)
     assert said.reason == f"classifier-{classifier.hash}"
     assert "9 of 10 held-out successes recognised" in said.notes[0]
+
+
+def test_what_a_kill_left_unjudged_is_judged_when_it_goes_on(
+    classifier: SuccessClassifier, tmp_path: Path
+) -> None:
+    judge = EpisodeJudge(classifier, tmp_path / "store")
+    store = EpisodeStore.create(tmp_path / "store")
+    said = {"id": "mine", "number": 0, "start": 0, "driver": "parent", "version": None}
+    with store.writer() as writer:
+        episode = small_episode(1, image=True)
+        meta = dataclasses.replace(episode.meta, kind="online", provenance={"practice": said})
+        block = episode.streams[IMAGE]
+        dark = dataclasses.replace(block, value=np.zeros_like(block.value))
+        streams = {**episode.streams, IMAGE: dark}
+        # As the task sees it it is solved.
+        name = writer.append(dataclasses.replace(episode, meta=meta, streams=streams))
+    assert store.meta(name).outcome.success
+    with contextlib.ExitStack() as stack:
+        standing = Standing({}, "mine", {})
+        out = tmp_path / "out"
+        books = Books.opened(stack, tmp_path / "store", out, standing, 4, judge)
+        assert [f.success for f in books.ledger.flights] == [False]
+    assert EpisodeStore.open(tmp_path / "store").info(name).success is False
 
 
 def test_who_cannot_see_does_not_judge(classifier: SuccessClassifier, tmp_path: Path) -> None:
