@@ -76,6 +76,7 @@ def write_identified_arm(
                 "objects": objects_document(objects),
                 "gripper": gripper_document(gripper),
                 "not_written": notes,
+                **_reconstructed(template, objects),
             },
         }
         text = yaml.safe_dump(raw, sort_keys=False, width=100)
@@ -94,6 +95,17 @@ def arm_provenance(
         "config": dataclasses.asdict(config),
         "versions": versions(),
     }
+
+
+def _reconstructed(template: Scene, objects: Sequence[FoundObject]) -> dict[str, Any]:
+    """What the template's reconstruction knew of the cell, without what is identified now."""
+    known = template.config.provenance.reconstructed
+    if not known:
+        return {}
+    told = {f"mass of {o.before.body}" for o in objects if o.mass.status == "identified"}
+    assumed = [entry for entry in known["assumed"] if entry["what"] not in told]
+    kept = {key: value for key, value in known.items() if key != "by_hand"}
+    return {"reconstructed": {**kept, "assumed": assumed}}
 
 
 def arm_document(result: ArmIdentified) -> dict[str, Any]:

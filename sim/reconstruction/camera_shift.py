@@ -99,7 +99,7 @@ def eye_of(scene: Scene, camera: str) -> Eye:
     model = scene.compile()
     apply_intrinsics(model, [config])
     T_table_scene = inverse(world_pose(model, scene.config.frames["table"]))
-    details = scene.config.provenance.details
+    details = scene.config.provenance.reconstructed
     low, high = _extent(model, T_table_scene)
     board = details.get("board")
     return Eye(

@@ -150,7 +150,7 @@ def by_capture(
     scene: Scene, capture: Capture, tolerance: Tolerance, at: str
 ) -> dict[str, DriftPart]:
     """The table's height and tilt, from a later capture whose poses are in the same frame."""
-    details = scene.config.provenance.details
+    details = scene.config.provenance.reconstructed
     if "T_table_world" not in details:
         raise SceneError(
             f"'{scene.name}' was not reconstructed: nobody knows in which frame its table was seen;"

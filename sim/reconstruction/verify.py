@@ -225,8 +225,8 @@ def verify(scene: Scene, capture: Capture) -> Verified:
 
 def reconstructed_details(scene: Scene) -> dict[str, Any]:
     """What a reconstruction wrote about itself; SceneError for a scene that is none."""
-    details = scene.config.provenance.details
-    if scene.config.provenance.kind != "reconstructed" or "objects" not in details:
+    details = scene.config.provenance.reconstructed
+    if "objects" not in details:
         raise SceneError(
             f"'{scene.name}' is a {scene.config.provenance.kind} scene; only what 'robolearn"
             " reconstruct' wrote knows where its pictures were taken"
@@ -259,7 +259,7 @@ def _pictured(entry: Mapping[str, Any]) -> bool:
 
 def scene_viewer(scene: Scene, boxes: Mapping[str, Box]) -> SceneViewer:
     """Draws a reconstructed scene from where pictures of its table were taken; to be closed."""
-    T = np.array(scene.config.provenance.details["T_scene_table"], dtype=np.float64)
+    T = np.array(scene.config.provenance.reconstructed["T_scene_table"], dtype=np.float64)
     return SceneViewer(scene, boxes, T)
 
 

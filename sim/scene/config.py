@@ -150,6 +150,16 @@ class ProvenanceConfig:
     licence: str = ""
     details: dict[str, Any] = field(default_factory=dict[str, Any])
 
+    @property
+    def reconstructed(self) -> dict[str, Any]:
+        """What a reconstruction wrote about the cell, also of a scene whose arm was identified
+        since, with what a person changed; {} of a scene that was never reconstructed.
+        """
+        if self.kind == "reconstructed":
+            return self.details
+        known: dict[str, Any] = self.details.get("reconstructed", {})
+        return {**known, "by_hand": self.details.get("by_hand", {})} if known else {}
+
 
 @dataclass(frozen=True, slots=True)
 class Override:

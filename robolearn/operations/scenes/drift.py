@@ -58,7 +58,7 @@ def scene_drift(
     if capture is not None:
         looks.append(by_capture(loaded, read_capture(capture), limits, at))
     if touched is not None:
-        there = expected or _board_origin(loaded.config.provenance.details)
+        there = expected or _board_origin(loaded.config.provenance.reconstructed)
         for name, value in (("touched", touched), ("expected", there), ("touch_mm", [touch_mm])):
             if not all(math.isfinite(v) for v in value):
                 raise ConfigError(f"{name} must be finite numbers, got {list(value)}")

@@ -96,6 +96,8 @@ def scene_document(path: Path) -> SceneDocument:
     details = mapping(made.get("details"))
     if scene is not None:
         details = scene.config.provenance.details
+    # An identified scene keeps what its reconstruction knew.
+    cell = mapping(details.get("reconstructed")) or details
     drift = problems.attempt("drift.json", lambda: read_drift(path, digest), None)
     kind = str(made.get("kind", ""))
     return SceneDocument(
@@ -111,13 +113,13 @@ def scene_document(path: Path) -> SceneDocument:
         signals=_named(raw.get("signals")),
         parameters=problems.attempt("parameters", lambda: _parameters(details), ()),
         residuals=problems.attempt("residuals", lambda: _residuals(details), ()),
-        objects=problems.attempt("objects", lambda: _objects(details), ()),
+        objects=problems.attempt("objects", lambda: _objects(cell), ()),
         drift={} if drift is None else drift.parts,
-        assumed=problems.attempt("assumed", lambda: _assumed(details), ()),
-        capture=str(details.get("capture", "")),
-        held_out=tuple(map(str, mapping(details.get("pictures")).get("held_out", ()))),
-        said=_said(details),
-        commands=_commands(path, kind),
+        assumed=problems.attempt("assumed", lambda: _assumed(cell), ()),
+        capture=str(cell.get("capture", "")),
+        held_out=tuple(map(str, mapping(cell.get("pictures")).get("held_out", ()))),
+        said=(*_said(details), *(() if cell is details else _said(cell))),
+        commands=_commands(path, seen=kind == "reconstructed" or cell is not details),
         problems=problems.found,
     )
 
@@ -204,11 +206,11 @@ def _said(details: Mapping[str, Any]) -> tuple[str, ...]:
     return (*told, *by_hand_sentences(details))
 
 
-def _commands(path: Path, kind: str) -> tuple[str, ...]:
+def _commands(path: Path, *, seen: bool) -> tuple[str, ...]:
     found = [
         command_line("scene check", path),
         command_line("scene drift", path, photo="CAMERA=FILE"),
     ]
-    if kind == "reconstructed":
+    if seen:
         found.append(command_line("scene verify", path, capture="CAPTURE", out="verified.html"))
     return tuple(found)
