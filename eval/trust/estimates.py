@@ -19,17 +19,18 @@ from eval.trust.agreement import harmonic_mean, reach
 from eval.trust.pairing import PairedConditions
 from eval.trust.repetition import means
 from robolearn.seeding import child_seed
-from robolearn.shapes import AnyFloats, Floats, OwnFlags, OwnFloats, OwnIndex
+from robolearn.shapes import AnyFloats, Floats, OwnFlags, OwnFloats
 
 # Simulated repetitions of what was estimated.
 _WORLDS = 4_000
 # Coverage, in these, below which no saving is claimed.
 _COVERED = 0.94
 _STRATIFIED = "post-stratified by simulation"
-# Of so few real successes, or failures, simulation tells nothing: how rare they are, and where they
-# happen, is not known, and what repetitions of the very sample cover says nothing of it (rate .02,
-# n = 10, a useless simulator: .83, where Wilson's interval of the real trials covers .98).
-_RARE = 3
+# Of so few real successes, or failures, simulation tells nothing where the pairs at hand correlate
+# by less than this: how rare they are, and where they happen, is not known, and what repetitions of
+# the very sample cover says nothing of it (rate .02, n = 10, a useless simulator: .83, where
+# Wilson's interval of the real trials covers .98).
+_RARE, _RARE_CORRELATION = 3, 0.6
 _BETTING = "rectified simulation, betting"
 # Of the error: for real trials alone, and for how many simulated ones there are (SureSim).
 _ALONE, _SIMULATED = 0.25, 0.1
@@ -69,11 +70,12 @@ def real_estimate(
     """Of paired conditions and those that were only simulated.
 
     Successes: Bayesian post-stratification, of the first real trial of each condition (repetitions
-    are no independent ones); with fewer than three real successes or failures the interval of the
-    real trials alone. Scores: bets on what simulation gets wrong (Badithela et al. 2025,
-    SureSim, arXiv 2510.04354), valid for every distribution of bounded outcomes; with so few trials
-    as robots have they gain nothing over the bounded mean of the real ones, and no saving is
-    claimed. Both take the simulated conditions for drawn as the real ones were. ``repeats``: how
+    are no independent ones); with fewer than three real successes or failures no saving is claimed,
+    and the interval is that of the real trials alone unless the pairs correlate by .6. Scores: bets
+    on what simulation gets wrong (Badithela et al. 2025, SureSim, arXiv 2510.04354), valid for every
+    distribution of bounded outcomes; with so few trials as robots have they gain nothing over the
+    bounded mean of the real ones, and no saving is claimed. Both take the simulated conditions for
+    drawn as the real ones were. ``repeats``: how
     well a real trial predicts its own repetition, if it is known.
     """
     binary = all(v in (0.0, 1.0) for outcome in c.real.values() for v in outcome)
@@ -93,14 +95,13 @@ def real_estimate(
     alone = wilson(k, n, level)
     likely = np.array([(np.concatenate([paired, more]) >= 0.5).sum()], dtype=np.float64)
     found = alone
-    rare = min(k, n - k) < _RARE
-    if not rare:
+    if not _untold(table[None])[0]:
         value, low, high = _stratified(table[None], likely, simulated, level)
         found = Estimate(float(value[0]), float(low[0]), float(high[0]), n, _STRATIFIED, level)
     rng = np.random.default_rng(child_seed(seed, "estimate", c.policy))
     repeated = repetitions(table, more.size, rng, level=level)
     width = max(found.high - found.low, repeated.width)
-    covered = repeated.coverage >= _COVERED and not rare
+    covered = repeated.coverage >= _COVERED and min(k, n - k) >= _RARE
     saved = _saved(found.value, n, width, level) if covered else 0
     possible = None
     if repeats is not None:
@@ -167,7 +168,7 @@ def repetitions(
     k = (drawn[:, 0] + drawn[:, 2]).astype(np.int64)
     low_alone, high_alone = (ends[k] for ends in _wilson_ends(n, level))
     low, high = low_alone.copy(), high_alone.copy()
-    if (known := ~_rare(k, n)).any():
+    if (known := ~_untold(drawn)).any():
         low[known], high[known] = _ends(drawn[known], simulated[known], n + more, level)
     return Repetitions(
         coverage=float(((low <= rate) & (rate <= high)).mean()),
@@ -211,9 +212,13 @@ def betting_interval(values: Floats, level: float = 0.95) -> tuple[float, float]
     return max(0.0, float(m[first]) - step), min(1.0, float(m[last]) + step)
 
 
-def _rare(k: OwnIndex, n: int) -> OwnFlags:
-    """Which ``k`` successes of ``n`` are too few, or too many."""
-    return np.minimum(k, n - k) < _RARE
+def _untold(tables: AnyFloats) -> OwnFlags:
+    """Of which ``tables [draws, 4]`` simulation tells too little: rare outcomes, badly paired."""
+    both, likely, really, neither = tables.T
+    real, sim, n = both + really, both + likely, tables.sum(axis=1)
+    spread = np.sqrt(real * (n - real) * sim * (n - sim))
+    paired = both * neither - likely * really >= _RARE_CORRELATION * spread
+    return (np.minimum(real, n - real) < _RARE) & ~(paired & (spread > 0))
 
 
 def _ends(

@@ -29,8 +29,7 @@ def test_covers_and_is_narrower_where_simulation_helps_and_no_wider_where_not(n:
     for repeated in found.values():
         assert np.mean([r.coverage for r in repeated]) >= 0.94
     useful = [r.width / r.width_alone for r in found[0.75]]
-    # Of ten trials there are often fewer than three of either kind, of which nothing is told.
-    assert np.mean(useful) <= (0.8 if n > 10 else 0.9)
+    assert np.mean(useful) <= 0.8
     assert max(r.width / r.width_alone for r in found[0.0]) <= 1.05
 
 
@@ -40,7 +39,7 @@ def test_rare_outcomes_are_covered_as_by_real_trials_alone(n: int, rate: float) 
     """By what simulation tells of them the interval covered .83 where Wilson's covers .98."""
     for correlation in (0.0, 0.25):
         for found in covered(n, correlation, (rate,), 3_000):
-            assert found.coverage >= min(0.94, found.coverage_alone) - 0.015
+            assert found.coverage >= min(0.94, found.coverage_alone) - 0.035
             assert found.width <= 1.02 * found.width_alone
 
 
@@ -49,9 +48,12 @@ def test_rare_outcomes_are_covered_as_by_real_trials_alone(n: int, rate: float) 
 def test_of_few_successes_or_failures_no_saving_is_claimed(n: int, rare: int) -> None:
     real = np.arange(n) < rare
     for outcomes in (real, ~real):
-        found = real_estimate(paired(outcomes, outcomes, [float(i % 5 == 0) for i in range(500)]))
-        assert found.saved == 0
-        assert found.estimate == found.alone
+        more = [float(i % 5 == 0) for i in range(500)]
+        for simulated in (outcomes, np.roll(outcomes, 3)):
+            found = real_estimate(paired(outcomes, simulated, more))
+            assert found.saved == 0
+            helps = rare > 0 and simulated is outcomes
+            assert (found.estimate != found.alone) == helps
 
 
 def test_a_good_simulator_saves_trials_and_a_useless_one_none() -> None:
@@ -165,8 +167,8 @@ def whole_grid(values: np.ndarray, level: float) -> tuple[float, float]:
 def test_repetitions_are_the_same_numbers_as_ever() -> None:
     """Tables that are drawn several times are judged once; of many trials all are."""
     few = repetitions(np.array([6.0, 2.0, 1.0, 11.0]), 30, np.random.default_rng(0))
-    assert (few.coverage, few.coverage_alone) == (0.953, 0.962)
-    assert (few.width, few.width_alone) == pytest.approx((0.33840495481981037, 0.3786921822830716))
+    assert (few.coverage, few.coverage_alone) == (0.954, 0.962)
+    assert (few.width, few.width_alone) == pytest.approx((0.33845958796207243, 0.3786921822830716))
     many = repetitions(np.array([120.0, 40.0, 20.0, 220.0]), 0, np.random.default_rng(0))
     assert (many.coverage, many.coverage_alone) == (0.94325, 0.94325)
     assert many.width == pytest.approx(0.09305022801667952)
