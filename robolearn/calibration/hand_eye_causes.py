@@ -32,6 +32,7 @@ from robolearn.calibration.hand_eye import (
     thinned,
     thinned_rows,
 )
+from robolearn.calibration.hand_eye_moved import moved_after
 from robolearn.errors import DataError
 from robolearn.geometry import PoseRows, quat_from_rotation, rotation_from_quat
 from robolearn.shapes import Floats
@@ -73,7 +74,8 @@ class _Guess:
 
 def calibrate(pairs: PosePairs) -> HandEye:
     """:func:`robolearn.calibration.hand_eye.hand_eye`; a DataError names the likeliest cause, and
-    poses that agree under a board of another size are refused.
+    poses that agree under a board of another size are refused, and those between which camera,
+    board or base was moved.
     """
     try:
         found = hand_eye(pairs)
@@ -84,6 +86,12 @@ def calibrate(pairs: PosePairs) -> HandEye:
     scale, sigma = board_scale(pairs.of(good), found)
     if abs(scale - 1.0) > max(_WRONG_SCALE, _SIGMAS * sigma):
         raise ContradictionError(_scaled(scale))
+    move = moved_after(pairs, found)
+    if move is not None:
+        raise ContradictionError(
+            f"{_parts(pairs, move.before, move.after)} (the {move.what} would be elsewhere by"
+            f" {1e3 * move.by_m:.1f} mm and {math.degrees(move.by_rad):.2f} degrees)"
+        )
     return found
 
 
@@ -280,8 +288,12 @@ def _moved(pairs: PosePairs) -> str:
     begin, end = max(0, low - _TRIED // 2), min(len(pairs), high + _TRIED // 2)
     near = pairs.of(range(begin, end))
     at = low if low == high else begin + _best_split(near, range(low - begin, high - begin + 1))[0]
+    return _parts(pairs, at - 1, at)
+
+
+def _parts(pairs: PosePairs, before: int, after: int) -> str:
     return (
-        f"Poses {pairs.name(0)} to {pairs.name(at - 1)} agree, and so do {pairs.name(at)} to"
+        f"Poses {pairs.name(0)} to {pairs.name(before)} agree, and so do {pairs.name(after)} to"
         f" {pairs.name(len(pairs) - 1)}, but not with each other:"
         " camera, board or the arm's base was moved in between; calibrate with one of the parts"
     )

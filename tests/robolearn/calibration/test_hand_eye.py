@@ -216,6 +216,34 @@ def test_of_many_poses_the_place_where_something_moved_is_found_in_seconds() -> 
     assert time.process_time() - begin < 20
 
 
+@pytest.mark.parametrize(
+    ("mm", "degrees", "after"), [(3, 0, 10), (20, 0, 10), (50, 5, 14), (50, 5, 17), (50, 5, 4)]
+)
+@pytest.mark.parametrize("column", ["T_camera_board", "T_base_tool"])
+def test_what_was_moved_during_a_capture_is_no_calibration(
+    column: str, mm: float, degrees: float, after: int
+) -> None:
+    """Poses of the smaller part passed for outliers, and those of a small move for noise."""
+    _, pairs = capture(5, 20)
+    T = getattr(pairs, column).copy()
+    nudge = pose(Turn.from_rotvec([0, np.radians(degrees), 0]).as_matrix(), [mm / 1e3, 0, 0])
+    T[after:] = nudge @ T[after:]
+    with pytest.raises(DataError, match=f"Poses 0 to {after - 1} agree, and so do {after} to 19"):
+        calibrate(replace(pairs, **{column: T}))
+
+
+def test_wrong_poses_at_the_end_of_a_capture_are_no_move() -> None:
+    """Each is wrong in its own way: nothing that was moved explains them together."""
+    X, pairs = capture(6, 20)
+    B, rng = pairs.T_camera_board.copy(), np.random.default_rng(6)
+    for row in (16, 17, 18, 19):
+        turn = Turn.from_rotvec(0.3 * rng.normal(size=3)).as_matrix()
+        B[row] = pose(turn, 0.05 * rng.normal(size=3)) @ B[row]
+    found = calibrate(replace(pairs, T_camera_board=B))
+    assert found.outliers == (16, 17, 18, 19)
+    assert pose_error(found.T_parent_camera, X)[0] < 1e-3
+
+
 def test_the_command_prints_the_place_its_intervals_and_the_outliers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
