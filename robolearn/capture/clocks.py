@@ -85,14 +85,15 @@ def read_record(folder: Path) -> ArmRecord | None:
 
 def joint_table(path: Path) -> tuple[Floats, FloatRows]:
     """Times ``[n]`` [s] and joints ``[n, j]`` [rad] of a CSV with the columns t_s, q1 ..., in the
-    order of its rows. DataError for a file that is none.
+    order of its rows, joints in that of their numbers. DataError for a file that is none.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = list(csv.DictReader(stream))
+            table = csv.DictReader(stream)
+            rows, header = list(table), list(table.fieldnames or ())
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"'{path}' cannot be read as CSV: {error}") from error
-    names = [n for n in (rows[0] if rows else {}) if n and n[0] == "q" and n[1:].isdigit()]
+    names = _joints(header, path)
     rows = [row for row in rows if row.get("t_s")]
     try:
         t_s = np.array([float(row["t_s"]) for row in rows], dtype=np.float64)
@@ -106,6 +107,17 @@ def joint_table(path: Path) -> tuple[Floats, FloatRows]:
     if not len(t_s):
         raise DataError(f"'{path}' needs a column t_s with the times of its rows [s]")
     return t_s, q.reshape(len(t_s), len(names))
+
+
+def _joints(header: Sequence[str], path: Path) -> list[str]:
+    """The columns of joints, by number, whichever order they stand in."""
+    names = [n for n in header if n and n[0] == "q" and n[1:].isdecimal()]
+    names.sort(key=lambda n: int(n[1:]))
+    if [int(n[1:]) for n in names] != list(range(1, len(names) + 1)):
+        raise DataError(
+            f"'{path}': joints must be q1, q2 ... without a gap, each once; there are {names}"
+        )
+    return names
 
 
 def poses_at(

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from robolearn.capture.check import check_capture
+from robolearn.capture.clocks import joint_table
 from robolearn.capture.config import (
     CaptureCamera,
     CaptureConfig,
@@ -231,3 +232,13 @@ def test_clocks_out_of_step_are_an_error(tmp_path: Path) -> None:
         (folder / "robot.csv").write_bytes(content)
         with pytest.raises(DataError, match=r"robot\.csv"):
             _sentences(folder)
+
+
+def test_joints_are_taken_by_their_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "robot.csv"
+    path.write_text("t_s,q3,q1,q2\n0,3,1,2\n")
+    assert joint_table(path)[1].tolist() == [[1.0, 2.0, 3.0]]
+    for columns in ("q1,q2,q4", "q1,q1,q2", "q0,q1,q2"):
+        path.write_text(f"t_s,{columns}\n0,1,2,3\n")
+        with pytest.raises(DataError, match="without a gap, each once"):
+            joint_table(path)
