@@ -29,7 +29,8 @@ from robolearn.geometry import (
 )
 from robolearn.shapes import OwnFloats, Picture
 from sim.reconstruction.camera_shift import Shift, eye_of, shift_of
-from sim.reconstruction.pipeline import place_scan
+from sim.reconstruction.frames import PosedFrame, board_places
+from sim.reconstruction.pipeline import PlacedScan, place_scan
 from sim.reconstruction.shapes import MoveCovariance
 from sim.reconstruction.table.plane import heights
 from sim.scene.config import Scene
@@ -37,6 +38,8 @@ from sim.scene.drift_record import DriftPart, Verdict
 
 # Half of a 95 % interval, in standard deviations.
 _WITHIN = 1.96
+# The standard error of a median is that of a mean by so much.
+_OF_MEDIAN = 1.2533
 # Frames of poses that differ by more are no drift of a table [mm], [degrees].
 _OTHER_MM, _OTHER_DEG = 150.0, 8.0
 
@@ -149,7 +152,10 @@ _BETTER = "take a sharper picture of the cleared table under the same light"
 def by_capture(
     scene: Scene, capture: Capture, tolerance: Tolerance, at: str
 ) -> dict[str, DriftPart]:
-    """The table's height and tilt, from a later capture whose poses are in the same frame."""
+    """The table's height and tilt, and with its board the rest, from a later capture whose poses
+    are in the same frame. Without a board a table that is as high as before is not told to be where
+    it was.
+    """
     details = scene.config.provenance.reconstructed
     if "T_table_world" not in details:
         raise SceneError(
@@ -178,11 +184,66 @@ def by_capture(
             " time); place the pictures by the arm, or by the board where it lay"
         )
         return {"table": size.part("not told", said, source, at)}
-    verdict = size.verdict(tolerance)
-    said = f"the table's height and tilt are off by {size.text}; along itself it was not looked at"
+    along = _along_itself(scene, capture, scan, T, middle)
+    if isinstance(along, str):
+        verdict = size.verdict(tolerance)
+        said = f"the table's height and tilt are off by {size.text}; along itself it was not looked"
+        said = f"{said} at: {along}"
+        # A table that lies aside is as high as before.
+        verdict = "not told" if verdict == "unmoved" else verdict
+    else:
+        size = _together(size, along)
+        verdict = size.verdict(tolerance)
+        said = f"the table, and the board on it, are off by {size.text}"
     if verdict == "moved":
         said = f"{said}. {_AGAIN}"
     return {"table": size.part(verdict, said, source, at)}
+
+
+def _along_itself(
+    scene: Scene, capture: Capture, scan: PlacedScan, T_before_now: Pose, middle: Vector
+) -> Size | str:
+    """How far the board, and the table with it, was shifted and turned in the table's plane, at its
+    ``middle``; or why that is not known. ``T_before_now``: of the tables' frames, by the world.
+    """
+    board = scene.config.provenance.reconstructed.get("board")
+    if board is None:
+        return "the scene knows of no board that lay on it; give a photograph or touch a point"
+    if any(_placed_by_board(f) for f in scan.frames):
+        return "the board itself placed the pictures; give a photograph or touch a point"
+    seen = board_places(capture, scan.frames)
+    if len(seen) < 2:
+        return "fewer than two pictures of the scan see the board; lay it where it lay"
+    back = inverse(np.array(board["T_table_board"], dtype=np.float64))
+    moves = np.array([T_before_now @ T @ back for T in seen])
+    shifts = 1e3 * (moves[:, :2, :3] @ middle + moves[:, :2, 3] - middle[:2])
+    yaws = np.degrees(np.arctan2(moves[:, 1, 0], moves[:, 0, 0]))
+    # Of a median, and the scene's own place of the board was no better known.
+    within = _WITHIN * _OF_MEDIAN * math.sqrt(2.0 / len(seen))
+    return Size(
+        float(np.linalg.norm(np.median(shifts, axis=0))),
+        within * float(np.linalg.norm(np.std(shifts, axis=0, ddof=1))),
+        abs(float(np.median(yaws))),
+        within * float(np.std(yaws, ddof=1)),
+    )
+
+
+def _placed_by_board(f: PosedFrame) -> bool:
+    frame = f.frame
+    given = frame.T_world_camera is not None or frame.camera.mount == "table"
+    return not given and (frame.camera.mount != "flange" or frame.T_base_tool is None)
+
+
+def _together(a: Size, b: Size) -> Size:
+    """Of parts that are at right angles to each other."""
+    turned = math.hypot(a.turned or 0.0, b.turned or 0.0)
+    turned_within = math.hypot(a.turned_within or 0.0, b.turned_within or 0.0)
+    return Size(
+        math.hypot(a.moved, b.moved),
+        math.hypot(a.moved_within, b.moved_within),
+        turned,
+        turned_within,
+    )
 
 
 def by_touch(

@@ -223,19 +223,25 @@ def board_place(capture: Capture, frames: Sequence[PosedFrame]) -> Pose | None:
     """Where the board lies, ``T_table_board``, as placed pictures of the table see it: in the
     middle of what they say; None where there is none or fewer than two see it.
     """
+    seen = board_places(capture, frames)
+    if len(seen) < 2:
+        return None
+    u, _, vt = np.linalg.svd(np.mean([T[:3, :3] for T in seen], axis=0))
+    return pose(u @ vt, np.median([T[:3, 3] for T in seen], axis=0))
+
+
+def board_places(capture: Capture, frames: Sequence[PosedFrame]) -> list[Pose]:
+    """``T_table_board`` as each of some placed pictures sees it; none where no board lies there."""
     board = capture.config.board
     if board is None or board.where != "table":
-        return None
+        return []
     finder, seen = BoardFinder(board.board()), list[Pose]()
     for f in frames[:: max(1, len(frames) // _BOARD_VIEWS)]:
         view = finder.find(f.frame.picture())
         T_camera_board = None if view is None else BoardView(f.frame, view).pose(f.lens)
         if T_camera_board is not None:
             seen.append(f.T_table_camera @ T_camera_board)
-    if len(seen) < 2:
-        return None
-    u, _, vt = np.linalg.svd(np.mean([T[:3, :3] for T in seen], axis=0))
-    return pose(u @ vt, np.median([T[:3, 3] for T in seen], axis=0))
+    return seen
 
 
 def _place(

@@ -11,18 +11,19 @@ import cv2
 import numpy as np
 import pytest
 
-from robolearn.capture.folder import read_capture
+from robolearn.capture.folder import Capture, read_capture
 from robolearn.cli.main import main
 from robolearn.errors import SceneError
 from robolearn.geometry import inverse, pose, rot_z, rotation_from_rotvec
 from robolearn.operations.trust.certified_scene import drift_of
 from sim.reconstruction.drift import Tolerance, by_capture, by_photographs
-from sim.reconstruction.pipeline import Reconstruction
+from sim.reconstruction.pipeline import Reconstruction, reconstruct
 from sim.reconstruction.write_scene import SceneChoice, write_reconstructed
 from sim.scene.config import Scene
 from sim.scene.drift_record import FILE, DriftPart, read_drift
 from sim.scene.load import content_hash, load_scene
 from tests.robolearn.capture.foreign import looking
+from tests.sim.reconstruction.worlds import draw, shoot
 from tests.sim.scene.test_scene_package import XML, write_scene
 
 SIZE, FOCAL = (400, 300), 330.0
@@ -224,6 +225,38 @@ def test_what_moved_is_taken_back_by_the_look_that_said_so_alone(
     (cell.path / FILE).unlink()
 
 
+@pytest.fixture(scope="module")
+def boarded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Scene, Capture]:
+    """A scene whose capture an arm placed, with a board on the table."""
+    folder = tmp_path_factory.mktemp("boarded")
+    capture = read_capture(
+        shoot(folder / "capture", draw(3, ("box",)), size=(320, 240), poses="flange")
+    )
+    return write_reconstructed(reconstruct(capture), SceneChoice(), folder / "table"), capture
+
+
+@pytest.mark.parametrize(
+    ("mm", "deg", "verdict"),
+    [(0.0, 0.0, "unmoved"), (40.0, 0.0, "moved"), (0.0, 3.0, "moved")],
+)
+def test_a_later_capture_tells_a_shift_along_the_table_by_its_board(
+    boarded: tuple[Scene, Capture], mm: float, deg: float, verdict: str
+) -> None:
+    scene, capture = boarded
+    # The arm goes along with the table that was shifted before it.
+    shift = pose(rot_z(np.deg2rad(deg)), (mm / 1e3, 0.0, 0.0))
+    frames = tuple(
+        dataclasses.replace(f, T_base_tool=shift @ f.T_base_tool) for f in capture.frames
+    )
+    part = by_capture(scene, dataclasses.replace(capture, frames=frames), Tolerance(), "now")[
+        "table"
+    ]
+    assert (part.verdict, "the board on it" in part.said) == (verdict, True)
+    if deg == 0.0:
+        assert abs(part.moved_mm - mm) <= part.moved_mm_within + 0.3
+    assert abs(part.turned_deg - deg) <= part.turned_deg_within + 0.1
+
+
 def test_a_record_of_before_counts_on(cell: Scene) -> None:
     here = content_hash(cell.path)
     part = DriftPart("moved", 8.0, 0.5, None, None, "it moved", "touch", "2026-01-31T12:00:00Z")
@@ -270,8 +303,10 @@ def test_a_later_capture_tells_the_tables_height(
 ) -> None:
     scene = write_reconstructed(found, SceneChoice(), tmp_path / "table")
     capture = read_capture(capture_folder)
-    parts = by_capture(scene, capture, Tolerance(), "now")
-    assert parts["table"].verdict == "unmoved"
+    part = by_capture(scene, capture, Tolerance(), "now")["table"]
+    # There is no board: it may lie aside.
+    assert (part.verdict, part.moved_mm) == ("not told", pytest.approx(0.0, abs=0.5))
+    assert "the scene knows of no board" in part.said
     higher = np.eye(4)
     higher[2, 3] = 0.012
     frames = tuple(
