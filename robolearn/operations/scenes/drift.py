@@ -62,8 +62,13 @@ def scene_drift(
         for name, value in (("touched", touched), ("expected", there), ("touch_mm", [touch_mm])):
             if not all(math.isfinite(v) for v in value):
                 raise ConfigError(f"{name} must be finite numbers, got {list(value)}")
-        if max(map(abs, touched)) > 20:
-            raise ConfigError(f"touched is in metres of the table's frame, got {list(touched)}")
+        for name, place in (("touched", touched), ("expected", there)):
+            if max(map(abs, place)) > 20:
+                raise ConfigError(f"{name} is in metres of the table's frame, got {list(place)}")
+        if not touch_mm > 0:
+            raise ConfigError(
+                f"touch_mm is above 0 mm: nobody knows a point better, got {touch_mm}"
+            )
         looks.append(by_touch(np.array(touched), np.array(there), touch_mm, limits, at))
     parts: dict[str, DriftPart] = {}
     for look in looks:

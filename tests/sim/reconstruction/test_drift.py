@@ -280,6 +280,11 @@ def test_a_record_of_before_counts_on(cell: Scene) -> None:
         (["--photo", "top=small.png"], "same settings"),
         (["--touched", "120", "0", "0", "--expected", "0", "0", "0"], "in metres"),
         (["--touched", "0", "0", "0"], "needs expected"),
+        (["--touched", "0", "0", "0", "--expected", "100", "100", "0"], "expected is in metres"),
+        (
+            ["--touched", "0", "0", "0", "--expected", "0", "0", "0", "--touch-mm", "-5"],
+            "--touch-mm is above 0",
+        ),
         (["--tolerance-mm", "0", "--photo", "top=small.png"], "above 0"),
     ],
 )
