@@ -7,6 +7,7 @@ makes the table's frame of it (``sim/reconstruction/table/plane.py``).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -217,6 +218,11 @@ def _seen(capture: Capture, frames: Sequence[Frame]) -> tuple[BoardView, ...]:
         return ()
     looked = [f for f in capture.of("lens", "handeye", "scan") if f.set.camera in wanted]
     return board_views(capture, [f for f in looked if f.file.is_file()])
+
+
+def picture_digest(frame: Frame) -> str:
+    """Of the picture's file: two captures of one cell share names, and no picture."""
+    return hashlib.sha256(frame.file.read_bytes()).hexdigest()[:16]
 
 
 def board_place(capture: Capture, frames: Sequence[PosedFrame]) -> Pose | None:

@@ -23,7 +23,7 @@ from robolearn.geometry import pose_error
 from robolearn.types import Command, Condition
 from sim.env.scene_check import check_scene
 from sim.env.scene_env import SceneEnv
-from sim.reconstruction.frames import PosedFrame, posed_frames
+from sim.reconstruction.frames import PosedFrame, picture_digest, posed_frames
 from sim.reconstruction.hand_opening import hand_opening
 from sim.reconstruction.views import Box, Compared, SceneViewer
 from sim.scene.config import Scene
@@ -264,10 +264,16 @@ def scene_viewer(scene: Scene, boxes: Mapping[str, Box]) -> SceneViewer:
 
 
 def judging_frames(capture: Capture, details: Mapping[str, Any]) -> tuple[list[PosedFrame], bool]:
-    """The pictures that were kept back, in the table's frame; others where these are not there."""
+    """The pictures that were kept back, in the table's frame, and whether they are these; others
+    where they are not there.
+    """
     names = set(details["pictures"]["held_out"])
     scanned = [f for f in capture.of("scan") if f.depth_file is not None]
     held = [f for f in scanned if f.name in names]
+    # Scenes of before know the capture by its name alone, which a later one of the cell has, too.
+    digests: Mapping[str, str] = details["pictures"].get("digests", {})
+    if any(f.name in digests and picture_digest(f) != digests[f.name] for f in held):
+        held = []
     chosen = held or scanned[:: max(1, len(scanned) // _VIEWS)]
     if not chosen:
         raise DataError(

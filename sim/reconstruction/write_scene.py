@@ -25,7 +25,7 @@ from robolearn.errors import SceneError, did_you_mean
 from robolearn.geometry import Pose, Vector, pose, quat_from_rotation
 from robolearn.shapes import Picture
 from sim.reconstruction.bodies import Body, apart_m
-from sim.reconstruction.frames import Assumed, board_place, posed_frames
+from sim.reconstruction.frames import Assumed, board_place, picture_digest, posed_frames
 from sim.reconstruction.meshes import write_obj
 from sim.reconstruction.pipeline import Reconstruction
 from sim.reconstruction.template import Template, arm_template, empty_template, mend_contacts
@@ -427,6 +427,7 @@ def _details(
         "pictures": {
             "used": len(found.frames),
             "held_out": [f.name for f in found.held_out],
+            "digests": {f.name: picture_digest(f.frame) for f in found.held_out},
             # Where these were taken, where registration moved them.
             "poses": {f.name: f.T_table_camera.tolist() for f in found.held_out}
             if found.registered

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import yaml
@@ -15,7 +17,7 @@ from robolearn.cli.main import main
 from robolearn.errors import SceneError
 from robolearn.operations.scenes.page import verified_page
 from sim.reconstruction.pipeline import Reconstruction
-from sim.reconstruction.verify import Limit, Measure, verify
+from sim.reconstruction.verify import Limit, Measure, judging_frames, verify
 from sim.reconstruction.write_scene import SceneChoice, write_reconstructed
 from sim.scene.load import load_scene
 from tests.sim.reconstruction.worlds import World
@@ -93,6 +95,32 @@ def test_pictures_of_another_capture_are_said_not_to_be_kept_back(
     alone = verified_page(dataclasses.replace(found, views=(blind,)))
     assert "scan/blind.png: nothing in it is judged" in alone
     assert "nan mm" not in alone
+
+
+def test_a_later_capture_of_the_same_name_is_another_one(
+    cell: Path, capture_folder: Path, tmp_path: Path
+) -> None:
+    scene = load_scene(cell)
+    details = scene.config.provenance.details
+    (name, *_) = details["pictures"]["held_out"]
+    later = tmp_path / "later"
+    shutil.copytree(capture_folder, later)
+    picture = cv2.imread(str(later / name))
+    picture[0, 0] ^= 255
+    cv2.imwrite(str(later / name), picture)
+    capture = read_capture(later)
+    assert capture.config.name == details["capture"]
+    # Where registration put the picture that was kept back, this one was not taken.
+    elsewhere = np.eye(4)
+    elsewhere[0, 3] = 9.0
+    poses = {"pictures": {**details["pictures"], "poses": {name: elsewhere.tolist()}}}
+    frames, held_out = judging_frames(read_capture(capture_folder), {**details, **poses})
+    assert held_out
+    assert any(f.T_table_camera[0, 3] == 9.0 for f in frames)
+    frames, held_out = judging_frames(capture, {**details, **poses})
+    assert not held_out
+    assert len(frames) > 2
+    assert all(f.T_table_camera[0, 3] < 1.0 for f in frames)
 
 
 def test_a_scene_that_was_made_by_hand_cannot_be_verified(capture_folder: Path) -> None:
