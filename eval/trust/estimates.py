@@ -69,13 +69,13 @@ def real_estimate(
 ) -> RealEstimate:
     """Of paired conditions and those that were only simulated.
 
-    Successes: Bayesian post-stratification, of the first real trial of each condition (repetitions
-    are no independent ones); with fewer than three real successes or failures no saving is claimed,
-    and the interval is that of the real trials alone unless the pairs correlate by .6. Scores: bets
-    on what simulation gets wrong (Badithela et al. 2025, SureSim, arXiv 2510.04354), valid for every
-    distribution of bounded outcomes; with so few trials as robots have they gain nothing over the
-    bounded mean of the real ones, and no saving is claimed. Both take the simulated conditions for
-    drawn as the real ones were. ``repeats``: how
+    Successes: Bayesian post-stratification, of the first real trial of each condition
+    (repetitions are no independent ones); with fewer than three real successes or failures no
+    saving is claimed, and the interval is that of the real trials alone unless the pairs
+    correlate by .6. Scores: bets on what simulation gets wrong (Badithela et al. 2025, SureSim,
+    arXiv 2510.04354), valid for every distribution of bounded outcomes; with so few trials as
+    robots have they gain nothing over the bounded mean of the real ones, and no saving is
+    claimed. Both take the simulated conditions for drawn as the real ones were. ``repeats``: how
     well a real trial predicts its own repetition, if it is known.
     """
     binary = all(v in (0.0, 1.0) for outcome in c.real.values() for v in outcome)

@@ -70,6 +70,7 @@ def test_a_good_simulator_saves_trials_and_a_useless_one_none() -> None:
     assert (good.estimate.n, good.simulated) == (20, 420)
     useless = real_estimate(paired(real, rng.permutation(sim[:20]), sim[20:]))
     assert useless.narrower is not None
+    assert good.narrower is not None
     assert useless.narrower < good.narrower - 0.1
     constant = real_estimate(paired(real, np.ones(20), np.ones(400)))
     assert constant.correlation is None
