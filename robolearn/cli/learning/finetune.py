@@ -7,6 +7,7 @@ import dataclasses
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -137,6 +138,7 @@ def main(argv: list[str]) -> int:
         raise ConfigError("--store STORE and --out RUN are needed: where episodes go, and the run")
     if bool(worlds) == (args.robot is not None):
         raise ConfigError("say where it practises: --world W, or --robot CELL for an arm; not both")
+    _require_used(args)
     output_folder(args.out, "--out", "a run")
     place = str(args.robot) if args.robot is not None else ", ".join(worlds)
     say(
@@ -212,8 +214,6 @@ def _practised(
     from robolearn.operations.deploy.options import TakeOverOptions
     from robolearn.operations.practice.on_cell import CellPractice, finetune_on_cell
 
-    if args.actors:
-        raise ConfigError("--actors are for worlds; one arm has one actor, the learner is beside")
     if not args.yes:
         # Told before a robot is connected, not after.
         from robolearn.cli.shared.consent import require_terminal
@@ -246,6 +246,30 @@ def _practised(
         listener=listener,
         write=_write,
     )
+
+
+# Options that count on an arm alone, and in worlds alone.
+_ARMS = ("suite", "start_lab", "lab_seed", "score", "lead_ticks", "limits")
+_DEVICES = ("takeover_config", "port", "host")
+_WORLDS = ("actors", "executor", "address")
+
+
+def _require_used(args: FinetuneArgs) -> None:
+    """:class:`ConfigError` for options that would change nothing."""
+    usual = FinetuneArgs()
+
+    def given(names: Sequence[str]) -> str:
+        found = [n for n in names if getattr(args, n) != getattr(usual, n)]
+        return ", ".join(f"--{n.replace('_', '-')}" for n in found)
+
+    if args.robot is None and (lost := given(_ARMS + _DEVICES)):
+        raise ConfigError(f"{lost}: of an arm alone; name its cell with --robot, or leave this out")
+    if args.robot is not None and (lost := given(_WORLDS)):
+        raise ConfigError(f"{lost}: for worlds; one arm has one actor, the learner is beside it")
+    if not args.takeover and (lost := given(_DEVICES)):
+        raise ConfigError(f"{lost}: of the device of --takeover, which is not given")
+    if args.address and args.executor != "ray":
+        raise ConfigError("--address: of a Ray cluster; say --executor ray, too")
 
 
 def _write(text: str) -> None:

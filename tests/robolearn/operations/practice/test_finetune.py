@@ -586,6 +586,33 @@ def test_the_command(parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["finetune"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--world", "pusht_naive", "--start-lab"), "--start-lab: of an arm alone"),
+        (("--world", "pusht_naive", "--lead-ticks", "7"), "--lead-ticks: of an arm alone"),
+        (("--world", "pusht_naive", "--suite", "none.yaml", "--port", "99"), "--suite, --port: of"),
+        (("--world", "pusht_naive", "--address", "ray://x:1"), "say --executor ray, too"),
+        (
+            ("--robot", "cell.yaml", "--actors", "2", "--executor", "ray"),
+            "--actors, --executor: f",
+        ),
+        (("--robot", "cell.yaml", "--host", "10.0.0.1"), "--host: of the device of --takeover"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(
+    parent: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    said: str,
+) -> None:
+    where = ("--store", str(tmp_path / "store"), "--out", str(tmp_path / "out"))
+    assert main(["finetune", str(parent), *words, *where]) == 2
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.slow
 def test_ray_actors_drive_by_the_same_functions(parent: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="Ray is an optional extra: pip install 'robolearn[ray]'")
