@@ -70,7 +70,11 @@ def main(argv: list[str]) -> int:
             " STORE --scene SCENE (an arm that was recorded), --capture FOLDER --scene SCENE (one"
             " that was moved for a capture)"
         )
+    _refuse_unused(args)
     output_folder(args.out, "--out", "a scene package")
+    from sim.scene.package import require_replaceable
+
+    require_replaceable(args.out, "identified")
     if args.store is not None:
         if args.supervisor is not None:
             raise ConfigError("--supervisor is of an arm: with --robot or --episodes")
@@ -87,6 +91,22 @@ def main(argv: list[str]) -> int:
     if args.capture is not None:
         return identify_arm.captured(args.capture, told, json=args.json)
     return identify_arm.recorded(Path(args.episodes), told, json=args.json)
+
+
+def _refuse_unused(args: Args) -> None:
+    """ConfigError for options that what is identified has no use for."""
+    usual = {f.name: f.default for f in dataclasses.fields(Args)}
+    moving, arm, block = "with --robot", "of an arm, not with STORE", "with STORE"
+    fits = {
+        "start_lab": (args.robot is not None, moving),
+        "yes": (args.robot is not None, moving),
+        "seconds": (args.robot is not None, moving),
+        "scene": (args.store is None, f"{arm} (there --template is the start)"),
+        "template": (args.store is not None, f"{block} (an arm's is --scene)"),
+    }
+    for name, (fit, where) in fits.items():
+        if not fit and getattr(args, name) != usual[name]:
+            raise ConfigError(f"--{name.replace('_', '-')} is {where}")
 
 
 def _planar(args: Args, out: Path, store: Path) -> int:

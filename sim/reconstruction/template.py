@@ -110,6 +110,9 @@ def arm_template(
             world.remove(element)
     T, assumed, said = _placed(scene, arm, table)
     _drop(raw, {s["name"] for s in raw["signals"] if loose.keys() & set(s["of"])}, standing)
+    kept = {n: o for n, o in raw.pop("overrides", {}).items() if n not in loose}
+    if kept:
+        raw["overrides"] = kept
     model = scene.compile()
     taken = {model.body(b).name for b in range(model.nbody)} - loose.keys()
     return (

@@ -36,20 +36,29 @@ def replaced_package(
 
 
 def require_replaceable(out: Path, kind: str) -> None:
-    """SceneError unless a scene of ``kind`` may be written to ``out``; an empty folder goes."""
+    """SceneError unless a scene of ``kind`` may be written to ``out``; an empty folder goes. One
+    whose things were put right by hand stays.
+    """
     if not out.exists():
         return
     if out.is_dir() and not any(out.iterdir()):
         out.rmdir()
         return
     try:
-        found = load_scene(out.resolve()).config.provenance.kind
+        scene = load_scene(out.resolve())
     except SceneError as error:
         raise SceneError(
             f"'{out}' exists and is no scene package; choose another --out or delete it"
         ) from error
+    found = scene.config.provenance.kind
     if found != kind:
         raise SceneError(f"'{out}' is a {found} scene; choose another --out")
+    # An identified scene has those of its template again.
+    if kind != "identified" and scene.config.overrides:
+        raise SceneError(
+            f"'{out}' has overrides by hand of {sorted(scene.config.overrides)}, which would be"
+            " lost; choose another --out, or take them out of its scene.yaml first"
+        )
 
 
 def read_mjcf(path: Path) -> ET.Element:

@@ -15,7 +15,7 @@ from robolearn.capture.check import check_capture
 from robolearn.capture.config import CaptureCamera, CaptureConfig, CaptureDepth
 from robolearn.capture.folder import Capture, Frame, read_capture
 from robolearn.capture.write import CaptureWriter
-from robolearn.errors import DataError
+from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import Pose
 from sim.reconstruction.colours.sfm import LEAST_PICTURES, Structure, require_pycolmap, structure
 from sim.reconstruction.colours.sweep import Swept, sweep
@@ -52,10 +52,13 @@ def depth_from_pictures(
     (arm, board, AR kit), compute their depth from each other, and write it all as the capture
     ``out``, a new folder.
 
-    Errors: MissingDependencyError without pycolmap; DataError for pictures that are too few, show
-    no texture, or contradict what is known of their places.
+    Errors: ConfigError for an ``out`` that is not empty; MissingDependencyError without pycolmap;
+    DataError for pictures that are too few, show no texture, or contradict what is known of their
+    places.
     """
     tell: Callable[[str], None] = on_note or (lambda _: None)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"'{out}' is not empty; a capture starts in a new folder")
     require_pycolmap()
     capture = read_capture(folder)
     frames = _frames(capture)

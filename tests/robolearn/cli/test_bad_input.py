@@ -1,6 +1,7 @@
 """What users get wrong at the command line: one line that says what to do, and exit code 2."""
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from robolearn.cli.shared.parse import one_line
 from robolearn.config import load_yaml
 from robolearn.errors import CheckpointError, ConfigError
 from robolearn.training.run_directory import load_state, write_json, write_tensors
+from sim.scene.load import load_scene
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["scene", "ls"], ["data", "--help"]])
@@ -82,6 +84,28 @@ def test_a_name_of_nobody_is_told_in_one_line(capsys, tmp_path):
 def test_seeds_are_not_negative(capsys, arguments):
     assert main(arguments) == 2
     assert "seed must be at least 0, got -" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["store", "--scene", "pusht_ur5e"], "--scene is of an arm, not with STORE"),
+        (["store", "--seconds", "5"], "--seconds is with --robot"),
+        (["--capture", "c", "--scene", "s", "--start-lab"], "--start-lab is with --robot"),
+        (["--episodes", "e", "--scene", "s", "--yes"], "--yes is with --robot"),
+        (["--capture", "c", "--scene", "s", "--template", "t"], "--template is with STORE"),
+    ],
+)
+def test_identify_refuses_options_that_it_has_no_use_for(capsys, tmp_path, arguments, text):
+    assert main(["identify", *arguments, "--out", str(tmp_path / "out")]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_identify_replaces_no_other_scene_and_says_so_before_it_works(capsys, tmp_path):
+    out = tmp_path / "scene"
+    shutil.copytree(load_scene("pusht_reference").path, out)
+    assert main(["identify", "nowhere", "--out", str(out)]) == 2
+    assert "scene; choose another --out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

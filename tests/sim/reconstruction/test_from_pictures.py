@@ -19,8 +19,9 @@ from robolearn.capture.config import (
 from robolearn.capture.folder import read_capture
 from robolearn.capture.write import CaptureWriter
 from robolearn.cli.main import main
-from robolearn.errors import DataError
+from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import Pose, pose, rotation_from_rotvec
+from robolearn.operations.scenes.from_pictures import depth_from_pictures
 from sim.reconstruction.colours.sfm import in_metres
 from sim.reconstruction.colours.sweep import sweep
 from sim.reconstruction.frames import PosedFrame
@@ -170,3 +171,9 @@ def test_a_brick_from_colours_alone(tmp_path: Path) -> None:
     assert np.sort(body.half_size_m) == pytest.approx(np.sort(BOX), abs=0.008)
     assert body.volume_m3 == pytest.approx(8 * np.prod(BOX), rel=0.2)
     assert any(a.what == "depth of the scan" for a in found.assumed)
+
+
+def test_a_folder_that_is_not_empty_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("")
+    with pytest.raises(ConfigError, match="is not empty"):
+        depth_from_pictures(tmp_path / "nowhere", tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import mujoco
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 from robolearn.errors import SceneError
+from sim.reconstruction.template import arm_template
 from sim.scene.load import load_scene
 from sim.scene.overrides import by_hand_sentences
+from sim.scene.package import require_replaceable
 from tests.sim.scene.test_scene_package import XML, write_scene
 
 MUG = """<body name="mug" pos="1 0 0.1" euler="0 0 30"><freejoint/>
@@ -61,3 +64,20 @@ def test_what_cannot_be_is_named(tmp_path: Path, overrides: dict, message: str) 
     xml = XML.replace("</worldbody>", MUG)
     with pytest.raises(SceneError, match=message):
         load_scene(write_scene(tmp_path, xml, overrides=overrides))
+
+
+def test_what_a_person_put_right_is_not_replaced(tmp_path: Path) -> None:
+    """Reconstructing again deleted the overrides without a word."""
+    xml, kind = XML.replace("</worldbody>", MUG), {"kind": "reconstructed"}
+    out = write_scene(tmp_path / "a", xml, provenance=kind, overrides={"mug": {"friction": 0.5}})
+    with pytest.raises(SceneError, match=r"overrides by hand of \['mug'\]"):
+        require_replaceable(out, "reconstructed")
+    require_replaceable(write_scene(tmp_path / "b", xml, provenance=kind), "reconstructed")
+
+
+def test_overrides_of_things_that_go_are_not_taken_with_the_robot(tmp_path: Path) -> None:
+    out = tmp_path / "cell"
+    shutil.copytree(load_scene("pick_place_ur5e").path, out)
+    with (out / "scene.yaml").open("a") as file:
+        file.write("overrides: {cube: {mass_kg: 0.5}}\n")
+    assert "overrides" not in arm_template(str(out), None)[0].raw
