@@ -357,8 +357,9 @@ def test_a_policy_on_a_server_and_tighter_limits(config, tmp_path, monkeypatch, 
     document = json.loads(capsys.readouterr().out)
     assert document["policy"] == server.url
     (trial,) = read_trials(tmp_path / "out")
-    # How its chunks were executed is part of what was tried, as in an evaluation.
-    how = "+lead_ticks=1,realtime=True"
+    # How its chunks were executed, and for how long where that is not the suite's, is part of what
+    # was tried, as in an evaluation.
+    how = "+lead_ticks=1,realtime=True,max_steps=6"
     assert (trial.policy, trial.policy_hash) == (f"far{how}", f"away{how}")
     meta = EpisodeStore.open(tmp_path / "out" / "store").read(trial.episode).meta
     assert meta.provenance["robot"]["limits"]["max_tool_speed"] == 0.2

@@ -123,7 +123,8 @@ def test_a_person_who_collects_goes_on_after_a_protective_stop(
     phases = [v.phase for v in person.views]
     order = [p for k, p in enumerate(phases) if k == 0 or phases[k - 1] != p]
     assert order == [
-        "resetting", "ready", "running", "review", "stopped", "resetting", "ready", "done",
+        "resetting", "ready", "running", "review", "stopped", "resetting", "ready", "resetting",
+        "done",
     ]  # fmt: skip
     said = next(v for v in person.views if v.phase == "stopped")
     assert "PROTECTIVE_STOP" in said.error
