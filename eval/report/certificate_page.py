@@ -40,12 +40,8 @@ def _tiles(c: Certificate) -> list[Tile]:
 
 
 def _interval(counts: Counted) -> str:
-    each = (
-        ""
-        if counts.starts == counts.trials
-        else f" from {counts.starts} starts, {counts.rate:.3f} over these"
-    )
-    return f"[{counts.low:.2f}, {counts.high:.2f}], {counts.successes} of {counts.trials}{each}"
+    tried = f"{counts.successes} of {counts.trials}{counts.from_starts}"
+    return f"[{counts.low:.2f}, {counts.high:.2f}], {tried}"
 
 
 def _shown(c: Certificate) -> str:

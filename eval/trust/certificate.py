@@ -93,6 +93,13 @@ class Counted:
         trials = sum(map(len, starts))
         return Counted(trials, sum(map(sum, starts)), len(starts), rate, low, high)
 
+    @property
+    def from_starts(self) -> str:
+        """Where starts were tried more than once: behind the number of trials, what they tell."""
+        if self.starts == self.trials:
+            return ""
+        return f" from {self.starts} starts, {self.rate:.3f} over these"
+
 
 def _ends(rate: float, starts: int) -> tuple[float, float]:
     """Of the next possible rates of so many starts, below and above."""
@@ -243,19 +250,13 @@ def assured_words(certificate: Certificate) -> str:
     value = f"a real success of at least {max(0.0, certificate.assured):.3f} is shown"
     r = certificate.real
     if r is not None:
-        return f"{value} ({r.successes} of {r.trials} real trials{_from_starts(r)})"
+        return f"{value} ({r.successes} of {r.trials} real trials{r.from_starts})"
     s, t = certificate.simulated, certificate.trust
     margin = f", less {t.overrated:.3f} by which '{t.most_overrated}' is better there than it is"
     return (
-        f"{value} ({s.successes} of {s.trials} simulated trials{_from_starts(s)}, at least"
+        f"{value} ({s.successes} of {s.trials} simulated trials{s.from_starts}, at least"
         f" {s.low:.3f}{margin if t.overrated > 0 else ''})"
     )
-
-
-def _from_starts(counts: Counted) -> str:
-    if counts.starts == counts.trials:
-        return ""
-    return f" from {counts.starts} starts, {counts.rate:.3f} over these"
 
 
 def digest_of(certificate: Any) -> str:

@@ -59,10 +59,7 @@ class Sitting:
         if self._screen is not None:
             self._later.append(text)
             return
-        if self._writer is not None:
-            self._writer.every(lambda: self._print(text))
-            return
-        self._print(text)
+        self._write_out(lambda: self._print(text))
 
     def close(self) -> None:
         """Give the terminal back and say what was saved meanwhile; safe to call twice."""
@@ -88,10 +85,14 @@ class Sitting:
         return True
 
     def _say(self, text: str) -> None:
+        self._write_out(lambda: _line(text))
+
+    def _write_out(self, job: Callable[[], None]) -> None:
+        """Now, or in its turn where a session must not wait."""
         if self._writer is not None:
-            self._writer.every(lambda: _line(text))
+            self._writer.every(job)
         else:
-            _line(text)
+            job()
 
     def _print(self, text: str) -> None:
         print(printable(text), file=sys.stderr if self.to_stderr else sys.stdout, flush=True)
