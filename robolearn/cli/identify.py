@@ -160,33 +160,13 @@ def _text(s: ErrorSummary) -> str:
 
 
 def _document(result: Identified, scene_hash: str, out: Path) -> dict[str, Any]:
-    from sim.identification.replay import summarize_final
-    from sim.identification.search import heldout_summary
+    from sim.identification.write_scene import figures
 
     return {
         "scene": str(out),
         "scene_hash": scene_hash,
-        "parameters": {
-            name: {"before": getattr(result.before, name), "after": getattr(result.after, name)}
-            for name in dataclasses.asdict(result.before)
-        },
-        "residual_median_mm": {
-            "before": result.residual_before_mm,
-            "after": result.residual_after_mm,
-        },
-        "heldout": {
-            when: {
-                "after_5_s": dataclasses.asdict(heldout_summary(errors, 5.0)),
-                "final": dataclasses.asdict(summarize_final(errors)),
-            }
-            for when, errors in (
-                ("before", result.heldout_before),
-                ("after", result.heldout_after),
-            )
-        },
+        **figures(result),
         "train_episodes": len(result.train_ids),
         "heldout_episodes": len(result.heldout_ids),
-        "windows": result.windows,
-        "evaluations": result.evaluations,
         "duration_s": result.duration_s,
     }

@@ -88,10 +88,20 @@ def scene_xml(template: Scene, physics: Physics, name: str) -> str:
 
 def provenance(result: Identified, template: Scene, config: IdentifyConfig) -> dict[str, Any]:
     """Plain values: parameters before and after, residuals, episodes, versions."""
-    before, after = dataclasses.asdict(result.before), dataclasses.asdict(result.after)
     return {
         "template": template.name,
         "template_hash": template.content_hash,
+        **figures(result),
+        "episodes": {"train": list(result.train_ids), "heldout": list(result.heldout_ids)},
+        "config": _plain(dataclasses.asdict(config)),
+        "versions": versions(),
+    }
+
+
+def figures(result: Identified) -> dict[str, Any]:
+    """Plain values: parameters before and after, residuals, held-out errors, what was tried."""
+    before, after = dataclasses.asdict(result.before), dataclasses.asdict(result.after)
+    return {
         "parameters": {k: {"before": before[k], "after": after[k]} for k in before},
         "residual_median_mm": {
             "before": result.residual_before_mm,
@@ -109,9 +119,6 @@ def provenance(result: Identified, template: Scene, config: IdentifyConfig) -> d
         },
         "windows": result.windows,
         "evaluations": result.evaluations,
-        "episodes": {"train": list(result.train_ids), "heldout": list(result.heldout_ids)},
-        "config": _plain(dataclasses.asdict(config)),
-        "versions": versions(),
     }
 
 

@@ -28,7 +28,7 @@ from robolearn.geometry import (
     rotvec_from_rotation,
 )
 from robolearn.seeding import child_seed
-from sim.plants.bullet_engine import BulletEngine
+from sim.plants.engine_plant import EnginePlant
 from sim.robots.so101 import JAW_CLOSED, JAW_OPEN
 
 # The jaw of the SO-101 (TheRobotStudio/SO-ARM100, Simulation/SO101/so101_new_calib.urdf), as a
@@ -75,7 +75,7 @@ class ChainPlantConfig:
             )
 
 
-class ChainPlant:
+class ChainPlant(EnginePlant):
     """One physics client; see ``hardware.emulators.plant.ServoPlant`` for the methods' contract."""
 
     def __init__(self, arm: str, config: ChainPlantConfig, seed: int = 0) -> None:
@@ -87,8 +87,7 @@ class ChainPlant:
         torque = [*self.arm.max_torque, *self.arm.max_torque[-1:]][:dof]
         self._full_torque = np.array(torque)
         self._powered = np.ones(dof, dtype=np.bool_)
-        self.engine = BulletEngine(config.step_hz)
-        self._p = self.engine.p
+        super().__init__(config.step_hz)
         self._hidden = _drawn(config, seed)
         self._joints = list(range(dof))
         self.engine.restart()
@@ -96,30 +95,9 @@ class ChainPlant:
         self.set_joints(np.array(config.home))
 
     @property
-    def _id(self) -> dict[str, int]:
-        return self.engine.id
-
-    @property
-    def time_s(self) -> float:
-        """Simulated time [s]."""
-        return self.engine.time_s
-
-    @property
     def object_names(self) -> tuple[str, ...]:
         """None: the table is empty."""
         return ()
-
-    def joint_positions(self) -> Joints:
-        """Joint angles [rad]."""
-        return self.engine.q.copy()
-
-    def joint_velocities(self) -> Joints:
-        """Joint velocities [rad/s]."""
-        return self.engine.qd.copy()
-
-    def joint_torques(self) -> Joints:
-        """Motor torques [N m] of the last step."""
-        return self.engine.torque.copy()
 
     def full_torque(self) -> Joints:
         """Largest motor torques [N m]."""
@@ -160,16 +138,6 @@ class ChainPlant:
                     **self._id,
                 )
 
-    def set_joints(self, q: Joints) -> None:
-        """Put the arm at ``q`` at rest."""
-        self.engine.put(q)
-        self.set_joint_targets(q, np.zeros(len(q)))
-        self.engine.read()
-
-    def step(self, dt_s: float) -> None:
-        """Advance by ``dt_s`` [s], a whole number of engine steps."""
-        self.engine.step(dt_s)
-
     def place_object(self, name: str, pose: ObjectPose) -> None:  # noqa: ARG002  (there is none)
         """Raises DataError: the table is empty."""
         raise DataError(f"no object '{name}'; this lab has an arm only")
@@ -177,10 +145,6 @@ class ChainPlant:
     def true_pose(self, name: str) -> ObjectPose:
         """Raises DataError: the table is empty."""
         raise DataError(f"no object '{name}'; this lab has an arm only")
-
-    def close(self) -> None:
-        """Disconnect; safe to call twice."""
-        self.engine.close()
 
     def _build(self) -> None:
         p = self._p

@@ -32,7 +32,7 @@ from robolearn.geometry import (
     rotvec_from_rotation,
 )
 from robolearn.seeding import child_seed
-from sim.plants.bullet_engine import BulletEngine
+from sim.plants.engine_plant import EnginePlant
 from sim.plants.urdf import arm_urdf
 from sim.robots.grippers import WIDE_GRIPPER as GRIPPER
 
@@ -95,13 +95,12 @@ class GripPlantConfig:
         return self.box_m or (self.cube_side_m,) * 3
 
 
-class GripPlant:
+class GripPlant(EnginePlant):
     """One physics client; see ``hardware.emulators.plant`` for the methods' contracts."""
 
     def __init__(self, config: GripPlantConfig, seed: int = 0) -> None:
         self.config = config
-        self.engine = BulletEngine(config.step_hz)
-        self._p = self.engine.p
+        super().__init__(config.step_hz)
         self._left_over = _HANDLED
         self._T_base_table = pose(rot_z(0.0), config.origin_m)
         self.engine.restart()
@@ -114,15 +113,6 @@ class GripPlant:
         self.place_object(GOAL, np.array(config.goal_pose))
 
     @property
-    def _id(self) -> dict[str, int]:
-        return self.engine.id
-
-    @property
-    def time_s(self) -> float:
-        """Simulated time [s]."""
-        return self.engine.time_s
-
-    @property
     def object_names(self) -> tuple[str, ...]:
         """The cube, and the mark where it belongs."""
         return (CUBE, GOAL)
@@ -131,18 +121,6 @@ class GripPlant:
     def T_base_table(self) -> Pose:  # noqa: N802  (a transform)
         """The table's frame in the arm's base frame."""
         return self._T_base_table.copy()
-
-    def joint_positions(self) -> Joints:
-        """Joint angles [rad]."""
-        return self.engine.q.copy()
-
-    def joint_velocities(self) -> Joints:
-        """Joint velocities [rad/s]."""
-        return self.engine.qd.copy()
-
-    def joint_torques(self) -> Joints:
-        """Motor torques [N m] of the last step."""
-        return self.engine.torque.copy()
 
     def tool_pose(self) -> RotvecPose:
         """Between the finger tips, in the base frame: position [m] and rotation vector."""
@@ -157,12 +135,6 @@ class GripPlant:
     def set_joint_targets(self, q: Joints, qd: Joints) -> None:
         """Targets of the joint servos [rad], [rad/s]."""
         self.engine.servo(q, qd, self.config.servo_gain, UR5E.max_torque)
-
-    def set_joints(self, q: Joints) -> None:
-        """Put the arm at ``q`` at rest."""
-        self.engine.put(q)
-        self.set_joint_targets(q, np.zeros(UR5E.dof))
-        self.engine.read()
 
     def step(self, dt_s: float) -> None:
         """Advance by ``dt_s`` [s], a whole number of engine steps. The cube rests exactly until the
@@ -192,10 +164,6 @@ class GripPlant:
         """Where the cube or the goal is: ``[x, y, z, qw, qx, qy, qz]`` in the table frame."""
         T = self._on_table(name)
         return np.concatenate([T[:3, 3], quat_from_rotation(T[:3, :3])])
-
-    def close(self) -> None:
-        """Disconnect; safe to call twice."""
-        self.engine.close()
 
     # -- fingers ---------------------------------------------------------------------------------
 

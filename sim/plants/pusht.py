@@ -31,7 +31,7 @@ from robolearn.pusht import (
 )
 from robolearn.seeding import child_seed
 from robolearn.shapes import Picture
-from sim.plants.bullet_engine import BulletEngine
+from sim.plants.engine_plant import EnginePlant
 from sim.plants.urdf import (
     BLOCK_HEIGHT_M,
     LID_M,
@@ -84,44 +84,22 @@ class PlantConfig:
             )
 
 
-class PyBulletPlant:
+class PyBulletPlant(EnginePlant):
     """One physics client; see ``hardware.emulators.plant.Plant`` for the methods' contract."""
 
     def __init__(self, config: PlantConfig, seed: int = 0, goal: Pose = GOAL) -> None:
         self.config = config
         # Printed on the table, for people and cameras.
         self._goal = goal
-        self.engine = BulletEngine(config.step_hz)
-        self._p = self.engine.p
+        super().__init__(config.step_hz)
         self._T_base_table = pose(rot_z(config.heading_rad), config.origin_m)
         self._hidden = _drawn(config, seed)
         self.reset()
 
     @property
-    def _id(self) -> dict[str, int]:
-        return self.engine.id
-
-    @property
-    def time_s(self) -> float:
-        """Simulated time [s]."""
-        return self.engine.time_s
-
-    @property
     def object_names(self) -> tuple[str, ...]:
         """The T."""
         return (BLOCK,)
-
-    def joint_positions(self) -> Joints:
-        """Joint angles [rad]."""
-        return self.engine.q.copy()
-
-    def joint_velocities(self) -> Joints:
-        """Joint velocities [rad/s]."""
-        return self.engine.qd.copy()
-
-    def joint_torques(self) -> Joints:
-        """Motor torques [N m] of the last step."""
-        return self.engine.torque.copy()
 
     def tool_pose(self) -> RotvecPose:
         """Tip of the tool in the base frame: position [m] and rotation vector."""
@@ -136,16 +114,6 @@ class PyBulletPlant:
     def set_joint_targets(self, q: Joints, qd: Joints) -> None:
         """Targets of the joint servos [rad], [rad/s]."""
         self.engine.servo(q, qd, self.config.servo_gain, UR5E.max_torque)
-
-    def set_joints(self, q: Joints) -> None:
-        """Put the arm at ``q`` at rest."""
-        self.engine.put(q)
-        self.set_joint_targets(q, np.zeros(UR5E.dof))
-        self.engine.read()
-
-    def step(self, dt_s: float) -> None:
-        """Advance by ``dt_s`` [s], a whole number of engine steps."""
-        self.engine.step(dt_s)
 
     def reset(self) -> None:
         """Back to the start, in a new engine: a used one keeps impulses, and what follows shall
@@ -208,10 +176,6 @@ class PyBulletPlant:
         )
         image = np.asarray(rgba, dtype=np.uint8).reshape(height, width, 4)
         return np.ascontiguousarray(image[:, :, :3])
-
-    def close(self) -> None:
-        """Disconnect; safe to call twice."""
-        self.engine.close()
 
     def _require(self, name: str) -> None:
         if name != BLOCK:
