@@ -137,6 +137,27 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
+class CameraState:
+    """What a camera delivers: how old its newest picture is [s] (None: none came yet), whether that
+    is too old to steer by, and how many did not come in the attempt.
+    """
+
+    name: str
+    age_s: float | None
+    old: bool = False
+    missed: int = 0
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with it, in words; "" for nothing."""
+        if self.age_s is None:
+            return f"{self.name}: no picture"
+        if self.old:
+            return f"{self.name}: newest picture is {self.age_s:.0f} s old"
+        return f"{self.name}: {self.missed} did not come" if self.missed else ""
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """What the person sees: the workcell and how it goes.
 
@@ -169,6 +190,8 @@ class View:
     pictures: Mapping[str, Picture] = field(default_factory=dict[str, Picture])
     # Of those that came as plain JPEGs, the files.
     jpegs: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    # How every camera does.
+    cameras: tuple[CameraState, ...] = ()
     # The camera that shows the wanted start, and its picture in small, for a terminal.
     start: tuple[str, ResizedPicture] | None = None
     # A policy drives, until the person takes over.

@@ -1,6 +1,7 @@
 """Reads from observations what a person should see: where tool and things are, and pictures.
 
-Of an attempt that is over a strip of pictures and a curve per joint, which show at once what
+How old the pictures are and how many did not come, while the person still stands there. Of an
+attempt that is over a strip of pictures and a curve per joint, which show at once what
 numbers do not: that the arm stood still, that a camera saw nothing, that the gripper closed late.
 """
 
@@ -8,16 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from hardware.shapes import ResizedPicture
-from hardware.teleop.device import Curve, Look, Thing, View
+from hardware.teleop.device import CameraState, Curve, Look, Thing, View
 from hardware.teleop.targets import POSE, WIDTH, XY_TABLE
+from robolearn.data.insight.missed_frames import missed_between
 from robolearn.geometry import names_rotation, rotation_from_quat, yaw_of
 from robolearn.shapes import AnyArray, Picture
-from robolearn.types import Condition, Observation
+from robolearn.spec import EmbodimentSpec
+from robolearn.types import Condition, Observation, SampleBatch
 
 # Shapes of a pose on the table (x, y, yaw), and of one in space (x, y, z, qw, qx, qy, qz).
 _FLAT, _SPACE = (3,), (7,)
@@ -27,6 +31,8 @@ POINTS, PICTURES, CURVES = 18, 5, 9
 WIDTH_PX = 72
 # Columns of a wanted start in a terminal, two rows of pixels to a character.
 START_COLUMNS = 48
+# A picture that is older is said to be [s]; one that comes so rarely: after as many periods.
+OLD_S, OLD_PERIODS = 1.0, 2.0
 _JOINTS = "/joint_position"
 
 
@@ -135,6 +141,54 @@ def with_start(view: View, wanted: Wanted, condition: Condition) -> View:
         start=(name, wanted.over(condition, thinned(seen, rows, START_COLUMNS))),
         message=f"{view.message} {wanted.note}".lstrip(),
     )
+
+
+class CameraWatch:
+    """From :meth:`begin` on one :meth:`add` per tick; :meth:`states` at any time. Times are those
+    of the env's clock.
+    """
+
+    def __init__(self, spec: EmbodimentSpec) -> None:
+        cameras = [s for s in spec.signals if s.is_image and not s.is_depth and s.rate_hz > 0]
+        self._rates = {s.name: s.rate_hz for s in cameras}
+        self._last: dict[str, int] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """A new attempt."""
+        self._newest: dict[str, int] = {}
+        self._missed: Counter[str] = Counter()
+
+    def add(self, drained: SampleBatch) -> None:
+        """What came in a tick."""
+        for name, rate_hz in self._rates.items():
+            block = drained.signals.get(name)
+            if block is None or not len(block.t_ns):
+                continue
+            before = [self._newest[name]] if name in self._newest else []
+            came = np.array([*before, *block.t_ns[block.valid]], dtype=np.int64)
+            self._missed[name] += missed_between(came, rate_hz)
+            if len(came):
+                self._newest[name] = int(came[-1])
+
+    def states(self, observation: Observation | None, now_ns: int) -> tuple[CameraState, ...]:
+        """Of every camera, as ``observation`` shows it and the attempt so far; nothing before
+        anybody looked.
+        """
+        if observation is None:
+            return ()
+        for name in self._rates:
+            if name in observation.samples:
+                self._last[name] = observation.samples[name].t_ns
+        return tuple(self._state(name, rate, now_ns) for name, rate in self._rates.items())
+
+    def _state(self, name: str, rate_hz: float, now_ns: int) -> CameraState:
+        part = name.partition("/")[0]
+        if name not in self._last:
+            return CameraState(part, None, old=True, missed=self._missed[name])
+        age_s = max(0.0, 1e-9 * (now_ns - self._last[name]))
+        old = age_s > max(OLD_S, OLD_PERIODS / rate_hz)
+        return CameraState(part, age_s, old=old, missed=self._missed[name])
 
 
 class QuickLook:

@@ -28,7 +28,7 @@ from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Key, Look, Phase, TeleopDevice, View
 from hardware.teleop.key_watch import KeyWatch
 from hardware.teleop.recorded import Recorder, Reviewer
-from hardware.teleop.seen import QuickLook, Wanted, view_of, with_start
+from hardware.teleop.seen import CameraWatch, QuickLook, Wanted, view_of, with_start
 from robolearn.agents.take_over import TakeOver
 from robolearn.contracts import Agent, Inference, Subscriber
 from robolearn.errors import RobotConnectionError, RobotError, SafetyStopError, StartError
@@ -136,7 +136,7 @@ class TeleopSession:
         self._note = self._error = ""
         self._latched = False
         self._warnings: tuple[str, ...] = ()
-        self._quick_look = QuickLook()
+        self._quick_look, self._cameras = QuickLook(), CameraWatch(env.spec)
         self._disk_free: int | None = None
         self._watch: KeyWatch | None = None
         self._quitting = False
@@ -187,6 +187,7 @@ class TeleopSession:
         """The loop begins."""
         del episode
         self._quick_look.begin()
+        self._cameras.begin()
 
     def on_tick(self, tick: Tick) -> None:
         """Show the tick, and let keys stop the episode."""
@@ -195,6 +196,7 @@ class TeleopSession:
         arm = self._env.arm
         self._observation = self._env.observe() if arm is None else tick.observation
         self._quick_look.add(tick.observation)
+        self._cameras.add(tick.drained)
         self._take(tick.outcome)
         for key in self._device.pressed():
             self._press(key)
@@ -469,6 +471,7 @@ class TeleopSession:
             markers=self._env.markers,
             lost_frames=0 if self._reviewer is None else self._reviewer.lost_frames,
             disk_free=self._disk_free,
+            cameras=self._cameras.states(self._observation, self._env.now_ns()),
             counts=tuple(sorted(self._counts.items())),
             warnings=self._warnings,
             look=Look() if running else self._quick_look.look,

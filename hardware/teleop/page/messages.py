@@ -138,10 +138,11 @@ def view_text(view: View) -> str:
     told: dict[str, Any] = {"v": VERSION, "type": "view"}
     for spec in dataclasses.fields(view):
         # The attempt in small is told once; a start in small is for terminals.
-        if spec.name not in ("pictures", "jpegs", "start", "tool", "things", "look"):
+        if spec.name not in ("pictures", "jpegs", "start", "tool", "things", "look", "cameras"):
             told[spec.name] = getattr(view, spec.name)
     told["tool"] = None if view.tool is None else dataclasses.asdict(view.tool)
     told["things"] = [dataclasses.asdict(thing) for thing in view.things]
+    told["cameras"] = [dataclasses.asdict(c) | {"trouble": c.trouble} for c in view.cameras]
     return json.dumps(_finite(told))
 
 

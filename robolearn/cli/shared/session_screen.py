@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hardware.shapes import ResizedPicture
-from hardware.teleop.device import Key, Phase, Thing, View
+from hardware.teleop.device import CameraState, Key, Phase, Thing, View
 from hardware.teleop.seen import thinned
 from hardware.teleop.terminal.writer import Writer
 from robolearn.cli.shared.parse import printable
@@ -91,6 +91,8 @@ def _figures(view: View) -> Table:
         table.add_row("saved", f"{view.saved} of {view.wanted}")
         if view.counts:
             table.add_row("attempts", ", ".join(f"{n} {what}" for what, n in view.counts))
+    if view.cameras:
+        table.add_row("cameras", _cameras(view.cameras))
     if view.markers:
         table.add_row("markers", str(view.markers))
     if view.disk_free is not None:
@@ -104,6 +106,11 @@ def _figures(view: View) -> Table:
         if thing is not None:
             table.add_row(thing.name, _where(thing))
     return table
+
+
+def _cameras(cameras: Sequence[CameraState]) -> Text:
+    bad = [camera.trouble for camera in cameras if camera.trouble]
+    return Text("; ".join(bad), "bold red") if bad else Text("every picture came", "green")
 
 
 def _where(thing: Thing) -> str:
@@ -251,14 +258,19 @@ class Lines:
         self._write = write
         self._last: tuple[object, ...] = ()
         self._slowed = ""
+        self._blind: set[str] = set()
 
     def show(self, view: View) -> None:
-        """One line per phase, warning and error that was not said before."""
+        """One line per phase, warning, error and camera without pictures that was not said yet."""
         # How far a joint is bent changes all the time.
         slowed = view.slowed.partition(" (")[0]
         if slowed and slowed != self._slowed:
             self._write(f"  ! {view.slowed}")
         self._slowed = slowed
+        for camera in view.cameras:
+            if camera.old and camera.name not in self._blind:
+                self._write(f"  ! {camera.trouble}")
+        self._blind = {camera.name for camera in view.cameras if camera.old}
         told = (view.phase, view.message, view.warnings, view.error)
         if told == self._last:
             return

@@ -15,21 +15,21 @@ import numpy as np
 
 from robolearn.arms.slowing import Slowed, slowed_spans
 from robolearn.data.episode import Episode, EpisodeKind
+from robolearn.data.insight.missed_frames import LATE, missed_between, missed_beyond
 from robolearn.data.insight.saturation import Saturation, saturation
 from robolearn.data.standing import flat_actions, standing, stretches
-from robolearn.shapes import Times
 
 EVENT = "supervisor/event"
 """Rows of cause, value, limit, seq; cause 0 is the start of an episode (``RealEnv``)."""
 HOLD = "hold"
 """Source of a command while nobody holds the device."""
-LATE = 1.5
-"""Periods: from here on a tick is late, and between two frames one is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class CameraLoss:
-    """Frames of a camera that came, and those that did not: marked as missing, or a gap in time."""
+    """Frames of a camera that came, and those that did not: marked as missing, or a gap in time,
+    also before the first one and after the last.
+    """
 
     name: str
     frames: int
@@ -150,22 +150,19 @@ def _cameras(episode: Episode) -> tuple[CameraLoss, ...]:
         block = episode.streams.get(spec.name)
         if block is None:
             # A camera that never delivered has no stream.
-            found.append(CameraLoss(spec.name, 0, max(1, episode.steps)))
+            wanted = round(episode.duration_s * spec.rate_hz) if spec.rate_hz > 0 else episode.steps
+            found.append(CameraLoss(spec.name, 0, max(1, wanted)))
             continue
         marked = int((~block.valid).sum())
-        lost = marked + _gaps(block.t_ns, spec.rate_hz)
+        lost = marked + missed_between(block.t_ns, spec.rate_hz)
+        if episode.steps and spec.rate_hz > 0:
+            ticks = episode.tick_t_ns
+            # What is as late as they all are is not missed.
+            late_ns = max(0, int((ticks - episode.observed_t_ns(spec.name)).min()))
+            begin_ns, end_ns = int(ticks[0]), int(ticks[-1]) - late_ns
+            lost += missed_beyond(block.t_ns, spec.rate_hz, begin_ns, end_ns)
         found.append(CameraLoss(spec.name, len(block.t_ns) - marked, lost))
     return tuple(found)
-
-
-def _gaps(t_ns: Times, rate_hz: float) -> int:
-    """Frames that did not come between those that did."""
-    gaps = np.diff(t_ns) * 1e-9
-    if not len(gaps):
-        return 0
-    period = 1.0 / rate_hz if rate_hz > 0 else float(np.median(gaps))
-    wide = gaps[gaps > LATE * period] if period > 0 else gaps[:0]
-    return int(np.round(wide / period - 1.0).sum()) if len(wide) else 0
 
 
 def _ages(episode: Episode) -> tuple[SignalAge, ...]:
@@ -173,7 +170,7 @@ def _ages(episode: Episode) -> tuple[SignalAge, ...]:
     for spec in episode.meta.embodiment.signals:
         block = episode.streams.get(spec.name)
         # What is told once, or when it happens, does not age: goals, events.
-        if block is None or spec.rate_hz <= 0 or len(block.t_ns) < 2 or not episode.steps:
+        if block is None or spec.rate_hz <= 0 or not episode.steps:
             continue
         age_s = (episode.tick_t_ns - episode.observed_t_ns(spec.name)) * 1e-9
         found.append(SignalAge(spec.name, _quantile(age_s, 0.95), float(age_s.max())))

@@ -1,4 +1,5 @@
 import contextlib
+import dataclasses
 import itertools
 import json
 import threading
@@ -9,7 +10,16 @@ import pytest
 
 from hardware.teleop.agent import TeleopAgent
 from hardware.teleop.attended import AttendedEnv
-from hardware.teleop.device import Curve, HandPose, Look, Rate, Surroundings, Thing, View
+from hardware.teleop.device import (
+    CameraState,
+    Curve,
+    HandPose,
+    Look,
+    Rate,
+    Surroundings,
+    Thing,
+    View,
+)
 from hardware.teleop.devices.browser import BrowserConfig, BrowserDevice
 from hardware.teleop.page.layout import layout_of
 from hardware.teleop.session import SessionConfig, TeleopSession
@@ -236,6 +246,22 @@ def test_an_attempt_is_looked_at_and_every_key_has_a_button(arm, tab, tmp_path):
     arm.show(view())
     tab.wait_for("$('look').hidden && $('curves').children.length === 0")
     assert arm.pressed() == ()
+    assert tab.errors == []
+
+
+def test_a_camera_that_stopped_is_told_though_its_last_picture_comes_again(arm, tab):
+    tab.open(arm.url)
+    good, stopped = CameraState("top", 0.02), CameraState("top", 3.2, old=True)
+    arm.show(view(cameras=(good,)))
+    tab.wait_for("pictures.all[0].count > 0 && document.querySelector('.camera .old').hidden")
+    assert "top" not in tab.evaluate("$('session').textContent")
+    arm.show(view(cameras=(stopped,)))
+    tab.wait_for("document.querySelector('.camera .old').textContent === '3 s old'")
+    assert "top: newest picture is 3 s old" in tab.evaluate("$('session').textContent")
+    assert tab.evaluate("$('session').classList.contains('warn')")
+    arm.show(view(cameras=(dataclasses.replace(good, missed=4),)))
+    tab.wait_for("document.querySelector('.camera .old').hidden")
+    assert "top: 4 did not come" in tab.evaluate("$('session').textContent")
     assert tab.errors == []
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hardware.teleop.device import Curve, Key, Look, Phase, View
+from hardware.teleop.device import CameraState, Curve, Key, Look, Phase, View
 from hardware.teleop.devices.keyboard import KEYS
 from robolearn.cli.shared.session_screen import (
     LABELS,
@@ -110,6 +110,23 @@ def test_what_slows_the_arm_is_seen_while_it_does() -> None:
         lines.show(View(phase="running", slowed=slowed))
     # Once each time: how far the joint is bent changes all the while.
     assert said == ["recording", f"  ! {bent.format(6)}", f"  ! {bent.format(5)}"]
+
+
+def test_a_camera_without_pictures_is_seen_at_once() -> None:
+    good = CameraState("top", 0.03)
+    assert "every picture came" in text_of(View("running", cameras=(good,)))
+    assert "cameras" not in text_of(View("running"))
+    gone, late = CameraState("wrist", None, old=True), CameraState("wrist", 3.4, old=True)
+    assert "wrist: no picture" in text_of(View("ready", cameras=(good, gone)))
+    assert "wrist: newest picture is 3 s old" in text_of(View("ready", cameras=(good, late)))
+    thin = CameraState("top", 0.03, missed=12)
+    assert "top: 12 did not come; wrist: no picture" in text_of(View("ready", cameras=(thin, gone)))
+    said: list[str] = []
+    lines = Lines(said.append)
+    # Once each time, and not how old it is now.
+    for cameras in ((good, gone), (good, late), (good, good), (good, late)):
+        lines.show(View("ready", cameras=cameras))
+    assert said == ["  ! wrist: no picture", "ready", "  ! wrist: newest picture is 3 s old"]
 
 
 def test_a_path_with_brackets_and_an_error_with_codes_are_shown_as_they_are() -> None:

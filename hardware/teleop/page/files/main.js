@@ -47,7 +47,7 @@ link.onscene = () => {
   $("gamepad").hidden = !gamepad.on;
   for (const pad of pads.all) pad.onmove = (urgent) => hands.tell(urgent);
   setInterval(() => hands.beat(), link.scene.beat_ms);
-  setInterval(() => pictures.age(!!link.view && link.view.phase !== "done"), 500);
+  setInterval(() => pictures.age(!!link.view && link.view.phase !== "done", link.view ? link.view.cameras : []), 500);
 };
 link.onview = () => drawing.take(link.view, link.before);
 link.onpicture = (camera, data) => pictures.draw(camera, data);

@@ -12,7 +12,7 @@ const pictures = {
       canvas.setAttribute("role", "img"); canvas.setAttribute("aria-label", `Camera ${name}`);
       caption.textContent = drives ? `${name}: you drive along this picture` : name; old.className = "old"; old.hidden = true; figure.className = "camera";
       figure.append(canvas, caption, old); $("cameras").append(figure);
-      this.all.push({ canvas, old, drawn: null, count: 0 });
+      this.all.push({ name, canvas, old, drawn: null, count: 0 });
     }
   },
   async draw(camera, data) {
@@ -25,12 +25,14 @@ const pictures = {
     } catch { /* A broken picture: the next one is asked for, and the age says that it is missing. */
     } finally { link.send({ type: "seen", camera }); }
   },
-  // Says where a picture is old: a person must not steer by it.
-  age(shown) {
+  // Says where a picture is old, be it that the camera stopped or the network: a person must not
+  // steer by it.
+  age(shown, cameras) {
     const now = performance.now();
-    for (const { old, drawn } of this.all) {
-      const late = drawn === null ? Infinity : now - drawn;
-      old.hidden = !shown || late < this.OLD_MS;
+    for (const { name, old, drawn } of this.all) {
+      const told = cameras.find((camera) => camera.name === name), stopped = !!told && told.old;
+      const late = Math.max(drawn === null ? Infinity : now - drawn, stopped && told.age_s !== null ? 1e3 * told.age_s : 0);
+      old.hidden = !shown || (late < this.OLD_MS && !stopped);
       if (!old.hidden) old.textContent = drawn === null ? "no picture yet" : `${Math.floor(late / 1000)} s old`;
     }
   },

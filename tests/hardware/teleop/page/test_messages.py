@@ -3,7 +3,16 @@ import json
 import numpy as np
 import pytest
 
-from hardware.teleop.device import Curve, HandPose, Look, Rate, TablePoint, Thing, View
+from hardware.teleop.device import (
+    CameraState,
+    Curve,
+    HandPose,
+    Look,
+    Rate,
+    TablePoint,
+    Thing,
+    View,
+)
 from hardware.teleop.page.messages import (
     PICTURE_HEAD,
     Claim,
@@ -126,6 +135,9 @@ def test_a_picture_says_whose_it_is():
 def test_a_start_in_small_is_for_terminals():
     """The page has the picture itself; nothing of it goes into the text of a view."""
     small = np.zeros((36, 48, 3), np.uint8)
-    told = json.loads(view_text(View("placing", message="place the cube", start=("top", small))))
+    cameras = (CameraState("top", 0.0), CameraState("wrist", None, old=True))
+    placing = View("placing", message="place the cube", start=("top", small), cameras=cameras)
+    told = json.loads(view_text(placing))
+    assert [c["trouble"] for c in told["cameras"]] == ["", "wrist: no picture"]
     assert "start" not in told
     assert told["message"] == "place the cube"

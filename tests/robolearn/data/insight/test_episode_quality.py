@@ -83,7 +83,7 @@ def test_a_device_that_nobody_holds_and_limits_are_said() -> None:
 
 
 def test_late_ticks_lost_frames_and_old_signals_are_said() -> None:
-    episode = moving(image=True)
+    episode = moving()
     t_ns = episode.tick_t_ns.copy()
     t_ns[30:] += 300_000_000
     late = dataclasses.replace(episode, tick_t_ns=t_ns)
@@ -91,6 +91,7 @@ def test_late_ticks_lost_frames_and_old_signals_are_said() -> None:
     assert found.late == pytest.approx(1 / 59)
     # What is shown is as old as the tick is late.
     assert {r.kind for r in judge_episode(found).remarks} == {"late", "age"}
+    episode = moving(image=True)
     block = episode.streams[IMAGE]
     valid = block.valid.copy()
     valid[3:5] = False
@@ -106,6 +107,44 @@ def test_late_ticks_lost_frames_and_old_signals_are_said() -> None:
     dead = {TOOL: episode.streams[TOOL]}
     blind = dataclasses.replace(episode, streams=dead, view={TOOL: episode.view[TOOL]})
     assert any("no picture came" in r.text for r in judge_episode(measure_episode(blind)).remarks)
+
+
+def with_frames(episode: Episode, rows: np.ndarray, late_ns: int = 0) -> Episode:
+    """Those frames of it alone, so late; each tick shows the newest that came, or the first."""
+    block = episode.streams[IMAGE]
+    t_ns = block.t_ns[rows] - late_ns
+    frames = SampleBlock(t_ns, block.value[:0], block.valid[rows])
+    come = np.searchsorted(t_ns + late_ns, episode.tick_t_ns, side="right")
+    newest = np.maximum(come - 1, 0)
+    view = {**episode.view, IMAGE: newest}
+    return dataclasses.replace(episode, streams={**episode.streams, IMAGE: frames}, view=view)
+
+
+@pytest.mark.parametrize(
+    ("rows", "lost"),
+    [
+        (np.arange(60), 0),
+        (np.arange(30), 30),
+        (np.arange(30, 60), 30),
+        (np.arange(20, 40), 40),
+        (np.arange(1), 59),
+        (np.arange(59), 0),
+    ],
+    ids=["all", "stopped", "began late", "both", "one alone", "the last is on its way"],
+)
+@pytest.mark.parametrize("late_s", [0.0, 0.25])
+def test_frames_before_the_first_and_after_the_last_are_missed(
+    rows: np.ndarray, lost: int, late_s: float
+) -> None:
+    episode = moving(image=True)
+    found = measure_episode(with_frames(episode, rows, round(1e9 * late_s)))
+    camera = found.cameras[0]
+    # A camera that is late by a quarter of a second began so much earlier, too.
+    away = round(RATE * late_s) if rows[0] and late_s else 0
+    assert camera.frames == len(rows)
+    assert abs(camera.lost - lost) <= away
+    shown = {age.name: age.most_s for age in found.ages}[IMAGE]
+    assert shown == pytest.approx(late_s + max(0, 59 - int(rows[-1])) / RATE)
 
 
 def supervised(episode: Episode, *told: tuple[int, float]) -> Episode:
