@@ -25,7 +25,7 @@ from eval.trust.verdict import Verdict
 from robolearn.config import from_dict, to_dict
 from robolearn.errors import CertificateError, ConfigError
 
-FORMAT = "robolearn certificate 2"
+FORMAT = "robolearn certificate 3"
 # A certificate over a suite of 10,000 starts takes less.
 MAX_BYTES = 4 * 2**20
 # Nobody has more trials, and counts up to here are exact as floats.
@@ -190,7 +190,9 @@ class Certificate:
     scene: CertifiedScene
     # name@hash.
     suite: str
+    # Of the sources that decide simulated trials, and of those that drive the arm.
     code: str
+    driving: str
     libraries: str
     commit: str
     # In the scene, and where the policy was among the real trials, there.

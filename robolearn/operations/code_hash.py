@@ -5,7 +5,7 @@ resolved lazily (``"module:Name"``) and imports inside functions count. Reports 
 not reached, so they may change without it. Neither are the parts of a virtual lab, of which worlds
 like ``reality/pusht`` are made: the hash of such a world says which code made it. Installed
 packages that bring tasks, experts, scenes, worlds or policies (``docs/plugins.md``) count with all
-their files, used by a trial or not.
+their files, used by a trial or not. What moves an arm has a digest of its own (``driving_hash``).
 """
 
 from __future__ import annotations
@@ -49,21 +49,22 @@ PLUGIN_GROUPS = tuple(
 def code_hash(root: Path = ROOT) -> str:
     """SHA-256 (16 digits) over the sources that decide a simulated trial."""
     named = [(path.relative_to(root).as_posix(), path) for path in deciding_files(root)]
-    return _digest([*named, *plugin_files()])
+    return digest_of_files([*named, *plugin_files()])
 
 
 @functools.cache
 def reality_hash() -> str:
     """The same over the sources that decide trials in a reality in process and no others."""
-    return _digest([(path.relative_to(ROOT).as_posix(), path) for path in reality_files()])
+    return digest_of_files([(path.relative_to(ROOT).as_posix(), path) for path in reality_files()])
 
 
 def reality_files() -> tuple[Path, ...]:
     """The sources of :func:`reality_hash`, sorted."""
-    return tuple(sorted(set(_reached(ROOT, (REALITY,), ())) - set(deciding_files())))
+    return tuple(sorted(set(reached(ROOT, (REALITY,), ())) - set(deciding_files())))
 
 
-def _digest(files: Iterable[tuple[str, Path]]) -> str:
+def digest_of_files(files: Iterable[tuple[str, Path]]) -> str:
+    """SHA-256 (16 digits) over files with their names."""
     digest = hashlib.sha256()
     for name, path in files:
         digest.update(name.encode())
@@ -96,13 +97,13 @@ def deciding_libraries() -> str:
     return ", ".join(found)
 
 
-def plugin_files() -> list[tuple[str, Path]]:
-    """The files of installed packages that decide, with a name that does not depend on where they
-    are installed.
+def plugin_files(groups: Sequence[str] = PLUGIN_GROUPS) -> list[tuple[str, Path]]:
+    """The files of installed packages that bring something to one of the ``groups``, with a name
+    that does not depend on where they are installed.
     """
     # Asked for once: each question reads what every installed package announces.
     announced = entry_points()
-    points = [point for group in PLUGIN_GROUPS for point in announced.select(group=group)]
+    points = [point for group in groups for point in announced.select(group=group)]
     modules = {point.module.partition(".")[0] for point in points}
     found: dict[str, Path] = {}
     for module in sorted(modules - set(PACKAGES)):
@@ -119,13 +120,20 @@ def plugin_files() -> list[tuple[str, Path]]:
 
 def deciding_files(root: Path = ROOT) -> tuple[Path, ...]:
     """The sources that :data:`ENTRIES` reach by importing, sorted; ``root`` holds the packages."""
-    return _reached(root.resolve(), ENTRIES, (REALITY,))
+    return reached(root.resolve(), ENTRIES, (REALITY,))
 
 
 @functools.cache
-def _reached(root: Path, entries: Sequence[str], unread: Sequence[str]) -> tuple[Path, ...]:
-    """``unread``: modules that count, and what they import does not."""
-    modules = _modules(root)
+def reached(
+    root: Path, entries: Sequence[str], unread: Sequence[str], left_out: Sequence[str] = ()
+) -> tuple[Path, ...]:
+    """The sources that ``entries`` reach by importing, sorted. ``unread``: modules that count, and
+    what they import does not; ``left_out``: modules and packages that do not count, either.
+    """
+    outside = tuple(f"{name}." for name in left_out)
+    modules = {
+        name: files for name, files in _modules(root).items() if not f"{name}.".startswith(outside)
+    }
     seen: set[Path] = set()
     waiting = [file for name in entries for file in _files(modules, name)]
     ends = {file for name in unread for file in _files(modules, name) if file.stem != "__init__"}

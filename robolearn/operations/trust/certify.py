@@ -41,6 +41,7 @@ from robolearn.operations.compare import pooled
 from robolearn.operations.goals import world_for
 from robolearn.operations.suites import open_suite, world_label
 from robolearn.operations.trust.certified_scene import beside, drift_of, known_scene
+from robolearn.operations.trust.driving_hash import driving_hash
 from robolearn.operations.trust.trials import of_world, trust_of_trials
 from robolearn.training.run_directory import checked_hash, deciding_digests
 from robolearn.types import TrialRecord
@@ -119,6 +120,7 @@ def certify(options: CertifyOptions, out: Path, now: dt.datetime | None = None) 
         scene=CertifiedScene(_world(own), beside(tried.where, out)),
         suite=tried.suite.label,
         code=code_hash(),
+        driving=driving_hash(),
         libraries=deciding_libraries(),
         commit=git_revision(),
         simulated=_counted(tried.simulated),
@@ -138,7 +140,22 @@ def certify(options: CertifyOptions, out: Path, now: dt.datetime | None = None) 
     issued, page = Issued(certificate, digest, signature), out.with_suffix(".html")
     write_certificate(out, issued)
     write_text(page, certificate_page(issued))
-    return Certified(issued, out, page, _old_look(certificate.limits, options.rule, begun))
+    notes = (*_old_look(certificate.limits, options.rule, begun), *_other_commits(tried.real))
+    return Certified(issued, out, page, notes)
+
+
+def _other_commits(real: Sequence[TrialRecord]) -> tuple[str, ...]:
+    """Says where real trials were run by another version than the one that is bound."""
+    now = git_revision()
+    others = sorted({r.commit or "not known" for r in real if r.kind != "sim"} - {now})
+    if not others:
+        return ()
+    said = (
+        "the code that drives the arm is bound as it is here"
+        f" ({driving_hash()}, commit {now or 'not known'}); real trials were run at commit"
+        f" {', '.join(others)}: see what was changed since, or try again"
+    )
+    return (said,)
 
 
 def _old_look(limits: Limits, rule: Rule, now: dt.datetime) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from hardware.cell.demand import CertificateDemand
 from robolearn.errors import CertificateError, ConfigError, RobolearnError
 from robolearn.operations.code_hash import code_hash
 from robolearn.operations.trust.certified_scene import drift_of, known_scene
+from robolearn.operations.trust.driving_hash import driving_hash
 from robolearn.training.run_directory import deciding_digests
 from robolearn.types import Condition
 
@@ -186,6 +187,11 @@ def _where(issued: Issued, wanted: Wanted) -> list[str]:
             found.append(f"it does not cover the starts {', '.join(outside[:4])}")
     if certificate.code != code_hash():
         found.append(f"it is of other code ({certificate.code}, here {code_hash()})")
+    if certificate.driving != driving_hash():
+        found.append(
+            "the code that drives the arm was changed since it was certified"
+            f" ({certificate.driving}, here {driving_hash()})"
+        )
     return found
 
 

@@ -19,6 +19,8 @@ from robolearn.operations.code_hash import (
     reality_files,
     reality_hash,
 )
+from robolearn.operations.trust import driving_hash as driving_hash_module
+from robolearn.operations.trust.driving_hash import driving_files, driving_hash
 
 
 @pytest.fixture
@@ -76,6 +78,38 @@ def test_imports_in_functions_and_lazy_names_count(
         worlds = copy / "sim" / "worlds.py"
         worlds.write_text(worlds.read_text() + line)
         assert copy / "sim" / "extra.py" in deciding_files(copy), line
+
+
+def test_every_file_that_drives_changes_a_hash_of_its_own(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driving_hash_module, "plugin_files", functools.cache(plugin_files))
+    monkeypatch.setattr(code_hash_module, "plugin_files", functools.cache(plugin_files))
+    before, decides = driving_hash(tree), code_hash(tree)
+    assert before == driving_hash(ROOT)
+    for path in driving_files(tree):
+        source = path.read_bytes()
+        path.write_bytes(source + b"\n")
+        assert driving_hash(tree) != before, path
+        path.write_bytes(source)
+    assert (driving_hash(tree), code_hash(tree)) == (before, decides)
+
+
+def test_what_drives_an_arm_is_covered_and_who_watches_is_not() -> None:
+    names = {path.relative_to(ROOT).as_posix() for path in driving_files()}
+    decide = {path.relative_to(ROOT).as_posix() for path in deciding_files()}
+    assert not names & decide
+    for package in ("supervisor", "drivers", "devices", "streams", "wire"):
+        folder = ROOT / "hardware" / package
+        files = {p.relative_to(ROOT).as_posix() for p in folder.rglob("*.py")}
+        assert files <= names, package
+    wanted = {"hardware/env/real_env.py", "robolearn/operations/deploy/run.py"}
+    wanted |= {"hardware/cell/config.py", "robolearn/operations/cell/driving.py"}
+    assert wanted | {"robolearn/operations/deploy/task.py"} <= names
+    # These two decide simulated trials, too.
+    assert {"robolearn/runtime.py", "robolearn/arms/limiter.py"} <= decide
+    others = ("eval/", "sim/", "policies/", "robolearn/cli/", "hardware/emulators/")
+    assert not [name for name in names if name.startswith((*others, "hardware/teleop/"))]
 
 
 def test_what_a_reality_is_made_of_counts_for_its_trials_alone() -> None:

@@ -14,6 +14,7 @@ from robolearn.errors import CertificateError
 from robolearn.operations.code_hash import code_hash
 from robolearn.operations.studio.documents.problems import UNREADABLE, Problem, Problems, words_of
 from robolearn.operations.trust.certified_scene import drift_of, known_scene
+from robolearn.operations.trust.driving_hash import driving_hash
 from robolearn.training.run_directory import deciding_digests
 
 Standing = Literal["holds", "stale", "not known"]
@@ -62,6 +63,8 @@ def certificate_document(path: Path, now: dt.datetime | None = None) -> Certific
             _checked("table", "a camera, the robot or the table that moved ('robolearn scene"
                      " drift')", lambda: _drift(issued, path.resolve().parent)),
             _checked("code", "another release of what decides a trial", lambda: _code(issued)),
+            _checked("driving", "another release of what drives the arm",
+                     lambda: _driving(issued)),
             _enough(issued),
             Reliance("cell", "not known", f"real trials are of the cell"
                      f" '{issued.certificate.trust.real.name}'; whether a cell is still that one is"
@@ -144,6 +147,13 @@ def _code(issued: Issued) -> tuple[Standing, str]:
     if then == now:
         return "holds", f"the code that decides a trial ({now}) is the same"
     return "stale", f"other code decides trials now: {then} then, {now} now"
+
+
+def _driving(issued: Issued) -> tuple[Standing, str]:
+    then, now = issued.certificate.driving, driving_hash()
+    if then == now:
+        return "holds", f"the code that drives the arm ({now}) is the same"
+    return "stale", f"other code drives the arm now: {then} then, {now} now"
 
 
 def _enough(issued: Issued) -> Reliance:

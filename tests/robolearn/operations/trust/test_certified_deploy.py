@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import functools
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,14 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import CertificateError, ConfigError
 from robolearn.inference.local import InProcessInference
 from robolearn.operations.builders import executed_as
-from robolearn.operations.code_hash import code_hash
+from robolearn.operations.code_hash import PACKAGES, ROOT, code_hash
 from robolearn.operations.deploy import run as deploy_run
 from robolearn.operations.deploy.opened import CheckedCell
 from robolearn.operations.deploy.policy import Source
 from robolearn.operations.deploy.result import Preflight
 from robolearn.operations.trust import permission
 from robolearn.operations.trust.certified_scene import known_scene
+from robolearn.operations.trust.driving_hash import driving_hash
 from robolearn.spec import EmbodimentSpec
 from robolearn.timing.latencies import Latencies
 from robolearn.training.run_directory import policy_hash
@@ -159,6 +161,7 @@ def deploy(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     monkeypatch.setattr(deploy_run, "open_policy", opened)
     monkeypatch.setattr(deploy_run, "open_checked", standing)
     monkeypatch.setattr(permission, "code_hash", functools.cache(code_hash))
+    monkeypatch.setattr(permission, "driving_hash", functools.cache(driving_hash))
     monkeypatch.setattr(permission, "known_scene", functools.cache(known_scene))
 
     def run(*more: str) -> dict[str, Any]:
@@ -195,6 +198,24 @@ def test_what_is_done_otherwise_than_the_suite_says_was_not_certified(
         deploy(*more)
     kept = deploy(*more, "--accept-uncertified", "to see it")
     assert (kept["certificate"], kept["max_steps"]) == ("accepted", 4 if "4" in more else 3)
+
+
+def test_an_edited_driver_makes_it_stale(
+    shop: Shop, deploy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One comment more in what follows the table, and nothing else."""
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package)
+    copied = driving_hash(tmp_path)
+    assert copied == shop.made.issued.certificate.driving
+    file = tmp_path / "hardware" / "supervisor" / "table_follower.py"
+    file.write_text(f"{file.read_text()}# quicker\n")
+    edited = driving_hash(tmp_path)
+    monkeypatch.setattr(permission, "driving_hash", lambda: edited)
+    with pytest.raises(CertificateError, match=f"drives the arm was changed .*, here {edited}"):
+        deploy()
+    kept = deploy("--accept-uncertified", "a comment")
+    assert edited in kept["uncertified_because"]
 
 
 def redated(certificate: Certificate) -> Certificate:
