@@ -242,7 +242,10 @@ class _Deployment:
     def _join(self, stack: ExitStack, env: RealEnv) -> None:
         """Whoever takes over takes a seat."""
         if self._seat is not None:
-            self._person, self._watching = self._seat.sit(lambda: env.slowed), (self._seat,)
+            self._person, self._watching = (
+                self._seat.sit(lambda: env.slowed, env.look),
+                (self._seat,),
+            )
         elif self._options.takeover.by:
             scripted = scripted_person(stack, env, self._suite.config.task)
             self._person, self._watching = scripted, (scripted,)

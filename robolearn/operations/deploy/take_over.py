@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from hardware.cell.config import CellConfig
 from hardware.cell.spec import cell_spec
@@ -20,7 +21,7 @@ from hardware.env.real_env import RealEnv
 from hardware.teleop.agent import TeleopAgent
 from hardware.teleop.attended import LoopTiming
 from hardware.teleop.axes import Eye
-from hardware.teleop.device import Key, Surroundings, TeleopDevice, View, unheard
+from hardware.teleop.device import Key, Phase, Surroundings, TeleopDevice, unheard
 from hardware.teleop.key_watch import KeyWatch
 from hardware.teleop.mapping import require_drivable, require_frame
 from hardware.teleop.registry import (
@@ -30,13 +31,18 @@ from hardware.teleop.registry import (
     page_at,
     require_no_freedrive,
 )
-from hardware.teleop.seen import pictures_of, things_of, tool_of
+from hardware.teleop.seen import CameraWatch, view_of
 from robolearn.agents.apart import ApartAgent
 from robolearn.agents.scripted_person import ScriptedPerson
 from robolearn.config import load_config
 from robolearn.contracts import Agent
 from robolearn.data.episode import drivers
-from robolearn.errors import ConfigError, did_you_mean
+from robolearn.errors import (
+    ConfigError,
+    RobolearnError,
+    RobotConnectionError,
+    did_you_mean,
+)
 from robolearn.operations.builders import ExpertBuilder
 from robolearn.operations.cell.driving import WholeCommand
 from robolearn.operations.collect import CollectConfig
@@ -44,7 +50,7 @@ from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.options import TakeOverOptions
 from robolearn.operations.pictures.eyes import cell_eye
 from robolearn.operations.practice.correcting import SCRIPTED
-from robolearn.types import EpisodeHeader, Outcome, Tick, TrialRecord
+from robolearn.types import EpisodeHeader, Observation, Outcome, Tick, TrialRecord
 
 HELP = (
     "move the device: the arm is yours; let go: the policy drives on (or t and h); esc: emergency"
@@ -53,6 +59,8 @@ HELP = (
 # What the keys of a device say of a trial, as those of the terminal do.
 _VERDICTS: dict[Key, str] = {"success": "s", "failure": "f", "quit": "q"}
 _POLL_S = 0.02
+# Whoever waits sees the cell as it was so long ago at most [s].
+_LOOK_S = 0.1
 
 
 def _by_nothing() -> str:
@@ -81,13 +89,15 @@ class DeviceOperator:
         self._inner, self._cell, self._mapping = inner, cell, config.mapping
         self._eye = eye_of(cell, config)
         self._opened, self._clear = opened, clear
-        self._blank = View("running", wanted=trials, max_steps=max_steps)
+        self._trials, self._ended, self._max_steps = trials, 0, max_steps
         self._timing = LoopTiming(cell.rate_hz)
         self._device: TeleopDevice | None = None
         self._watch: KeyWatch | None = None
         self._person: TeleopAgent | None = None
         self._verdict = ""
         self._slowed: Callable[[], str] = _by_nothing
+        self._look: Callable[[], Observation] | None = None
+        self._cameras = CameraWatch(cell_spec(cell))
 
     @property
     def person(self) -> TeleopAgent:
@@ -121,16 +131,21 @@ class DeviceOperator:
         self._watch.forget()
         said = f"{text}, then press start."
         self.told("your turn", said)
-        self._device.show(View("placing", message=said, keys=("start", "quit", "stop")))
-        key = self._watch.wait(("start", "keep", "quit"), lambda: None, every_s=1.0)
+        keys: tuple[Key, ...] = ("start", "quit", "stop")
+
+        def show() -> None:
+            self._show("placing", self._seen(), message=said, keys=keys)
+
+        show()
+        key = self._watch.wait(("start", "keep", "quit"), show, every_s=_LOOK_S)
         if key in ("quit", "stop"):
             raise ConfigError(f"not done: {text}")
 
-    def sit(self, slowed: Callable[[], str]) -> TeleopAgent:
+    def sit(self, slowed: Callable[[], str], look: Callable[[], Observation]) -> TeleopAgent:
         """Who takes over takes a seat at the arm: ``slowed`` says what keeps that from doing all
-        that is commanded, whoever drives.
+        that is commanded, whoever drives; ``look``: what is there between two trials.
         """
-        self._slowed = slowed
+        self._slowed, self._look = slowed, look
         return self.person
 
     def forget(self) -> None:
@@ -150,7 +165,7 @@ class DeviceOperator:
 
     def ended(self, trial: TrialRecord) -> None:
         """To ``inner``."""
-        self._blank = dataclasses.replace(self._blank, saved=self._blank.saved + 1)
+        self._ended += 1
         self._inner.ended(trial)
 
     def close(self) -> None:
@@ -168,6 +183,7 @@ class DeviceOperator:
         """The loop begins."""
         del episode
         self._timing.restart()
+        self._cameras.begin()
 
     def on_tick(self, tick: Tick) -> None:
         """Hand the keys on, and show how it goes."""
@@ -180,38 +196,57 @@ class DeviceOperator:
         mine = driver == "human"
         seen = tick.observation
         self._timing.tick(time.monotonic_ns())
-        self._device.show(
-            dataclasses.replace(
-                self._blank,
-                tool=tool_of(seen),
-                things=things_of(seen),
-                engaged=mine,
-                policy_drives=driver == "policy",
-                progress=tick.outcome.progress,
-                step=tick.index + 1,
-                elapsed_s=(tick.index + 1) / self._cell.rate_hz,
-                rate_hz=self._timing.hz,
-                jitter_s=self._timing.jitter_s,
-                note=self.person.note,
-                slowed=self._slowed() or (self.person.limited if mine else ""),
-                gripper=self.person.opening,
-                pictures=pictures_of(seen),
-                keys=("handback" if mine else "takeover", "success", "failure", "quit", "stop"),
-            )
+        self._cameras.add(tick.drained)
+        self._show(
+            "running",
+            seen,
+            engaged=mine,
+            policy_drives=driver == "policy",
+            progress=tick.outcome.progress,
+            step=tick.index + 1,
+            elapsed_s=(tick.index + 1) / self._cell.rate_hz,
+            rate_hz=self._timing.hz,
+            jitter_s=self._timing.jitter_s,
+            note=self.person.note,
+            slowed=self._slowed() or (self.person.limited if mine else ""),
+            gripper=self.person.opening,
+            keys=("handback" if mine else "takeover", "success", "failure", "quit", "stop"),
         )
 
     def on_end(self, outcome: Outcome) -> None:
         """The arm rests; the next start is made."""
         del outcome
-        self._show(View("resetting", message="The trial is over.", keys=("stop",)))
+        self._show("resetting", None, message="The trial is over.")
 
     def on_abort(self, error: BaseException) -> None:
         """Say it."""
-        self._show(View("stopped", error=str(error) or "Stopped.", keys=("stop",)))
+        self._show("stopped", None, error=str(error) or "Stopped.")
 
-    def _show(self, view: View) -> None:
-        if self._device is not None:
-            self._device.show(view)
+    def _show(self, phase: Phase, seen: Observation | None, **more: Any) -> None:
+        """``seen``: where tool and things are and what cameras saw; None: nobody looked."""
+        if self._device is None:
+            return
+        view = dataclasses.replace(
+            view_of(seen),
+            phase=phase,
+            wanted=self._trials,
+            saved=self._ended,
+            max_steps=self._max_steps,
+            cameras=self._cameras.states(seen, time.monotonic_ns()),
+            **{"keys": ("stop",)} | more,
+        )
+        self._device.show(view)
+
+    def _seen(self) -> Observation | None:
+        """Between two trials; None: nobody can tell now."""
+        if self._look is None:
+            return None
+        try:
+            return self._look()
+        except RobotConnectionError:
+            raise
+        except RobolearnError:
+            return None
 
 
 def require_known(by: str) -> None:

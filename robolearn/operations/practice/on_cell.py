@@ -319,7 +319,7 @@ class _Practice:
     def _seat(self, stack: contextlib.ExitStack, flights: CellFlights, env: RealEnv) -> None:
         """Whoever takes over takes a seat."""
         if isinstance(self.operator, DeviceOperator):
-            flights.person = self.operator.sit(lambda: env.slowed)
+            flights.person = self.operator.sit(lambda: env.slowed, env.look)
             flights.watching = (self.operator,)
         elif self.chosen.where.takeover.by:
             scripted = scripted_person(stack, env, self.chosen.task.name)

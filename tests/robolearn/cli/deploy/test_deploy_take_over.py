@@ -11,7 +11,7 @@ from hardware.cell.load import load_cell
 from hardware.teleop.device import DeviceReading, Steps, View
 from robolearn.cli.main import main as robolearn
 from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import ConfigError, SafetyStopError
+from robolearn.errors import ConfigError, SafetyStopError, StaleSignalError
 from robolearn.operations.collect import CollectConfig
 from robolearn.operations.deploy import run as deploy_run
 from robolearn.operations.deploy import take_over
@@ -22,7 +22,7 @@ from robolearn.operations.deploy.run import deploy
 from robolearn.operations.deploy.take_over import DeviceOperator
 from robolearn.operations.deploy.trials import TrialWriter
 from robolearn.runtime import run_episode
-from robolearn.types import Command, TrialRecord
+from robolearn.types import Command, Observation, Sample, TrialRecord
 from tests.hardware.lab import CONFIG
 from tests.mocks import CONDITION, PointEnv
 from tests.robolearn.cli.deploy import test_deploy as ur_cell
@@ -187,6 +187,40 @@ def test_the_keys_of_the_device_stop_judge_and_place():
     assert hand.closed
 
 
+def test_whoever_places_things_sees_them_move():
+    hand = Nudging()
+    seat = seated(hand)
+    seat.listen(lambda: None)
+    looks: list[int] = []
+
+    def look() -> Observation:
+        looks.append(len(looks))
+        if looks[-1] == 1:
+            raise StaleSignalError("a hand is before the camera")
+        picture = Sample(time.monotonic_ns(), np.full((4, 4, 3), looks[-1], np.uint8))
+        return Observation(picture.t_ns, {"top/image": picture})
+
+    views: list[View] = []
+
+    def show(view: View) -> None:
+        views.append(view)
+        if len(views) == 4:
+            hand.due = ["start"]
+
+    hand.show = show
+    try:
+        seat.sit(lambda: "", look)
+        seat.place("put the block down")
+    finally:
+        seat.close()
+    assert {v.phase for v in views} == {"placing"}
+    assert [int(v.pictures["top"][0, 0, 0]) for v in views if v.pictures] == [
+        k for k in looks if k != 1
+    ]
+    # What nobody can tell now is not shown as if it were now.
+    assert [bool(v.pictures) for v in views[:4]] == [True, False, True, True]
+
+
 def test_what_slows_the_arm_is_shown_whoever_drives():
     hand = Nudging()
     seat = seated(hand)
@@ -199,8 +233,8 @@ def test_what_slows_the_arm_is_shown_whoever_drives():
     hand.show = show
     try:
         # At every tick something else; the second half is the person's.
-        assert seat.sit(lambda: f"slowed: {len(views)}") is seat.person
         world, agent = PointEnv(goal_x=0.85), Half("human:keyboard")
+        assert seat.sit(lambda: f"slowed: {len(views)}", world.observe) is seat.person
         run_episode(world, agent, None, [seat], CONDITION, max_steps=20, task="t", env_name="e")
     finally:
         seat.close()
