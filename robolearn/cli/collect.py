@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.cli.shared.without_use import refuse_without_use
 from robolearn.errors import ConfigError
 from robolearn.machine.threads import one_thread
 from robolearn.operations.stores.collect_options import CellOptions, CollectOptions
@@ -16,6 +17,9 @@ from robolearn.operations.stores.collect_options import CellOptions, CollectOpti
 if TYPE_CHECKING:
     from robolearn.operations.collect import CollectConfig
     from robolearn.operations.stores.collection import Collected, CollectListener
+
+OF_A_CELL = tuple(option.name for option in fields(CellOptions))
+"""Options that have no use in a simulated world."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,8 @@ def main(argv: list[str]) -> int:
 
     config = config_of(args.config, args.env, args.robot, args.suite)
     config = replace(config, task_text=args.task_text or config.task_text)
-    if args.cell.start_lab and not config.robot:
-        raise ConfigError("--start-lab: of which cell? give --robot, too")
+    if not config.robot:
+        refuse_without_use(args.cell, OF_A_CELL, "of which cell? give --robot, too")
 
     def begin(agent: str, before: int) -> None:
         if before:

@@ -4,7 +4,6 @@ by moving it (``--robot``) or from what was recorded of it (``--episodes``, ``--
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +12,7 @@ import tyro
 
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.cli.shared.without_use import refuse_without_use
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -76,8 +76,6 @@ def main(argv: list[str]) -> int:
 
     require_replaceable(args.out, "identified")
     if args.store is not None:
-        if args.supervisor is not None:
-            raise ConfigError("--supervisor is of an arm: with --robot or --episodes")
         return _planar(args, args.out, args.store)
     from robolearn.cli import identify_arm
 
@@ -95,18 +93,13 @@ def main(argv: list[str]) -> int:
 
 def _refuse_unused(args: Args) -> None:
     """ConfigError for options that what is identified has no use for."""
-    usual = {f.name: f.default for f in dataclasses.fields(Args)}
-    moving, arm, block = "with --robot", "of an arm, not with STORE", "with STORE"
-    fits = {
-        "start_lab": (args.robot is not None, moving),
-        "yes": (args.robot is not None, moving),
-        "seconds": (args.robot is not None, moving),
-        "scene": (args.store is None, f"{arm} (there --template is the start)"),
-        "template": (args.store is not None, f"{block} (an arm's is --scene)"),
-    }
-    for name, (fit, where) in fits.items():
-        if not fit and getattr(args, name) != usual[name]:
-            raise ConfigError(f"--{name.replace('_', '-')} is {where}")
+    if args.robot is None:
+        refuse_without_use(args, ("start_lab", "yes", "seconds"), "with --robot alone")
+    if args.store is None:
+        refuse_without_use(args, ("template",), "with STORE alone (an arm's is --scene)")
+    else:
+        refuse_without_use(args, ("scene",), "of an arm, not with STORE (there it is --template)")
+        refuse_without_use(args, ("supervisor",), "of an arm: with --robot or --episodes")
 
 
 def _planar(args: Args, out: Path, store: Path) -> int:

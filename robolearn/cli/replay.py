@@ -13,6 +13,7 @@ import tyro
 from hardware.cell.limits import RunLimits
 from robolearn.cli.shared.output_path import output_file
 from robolearn.cli.shared.parse import counting, parse, print_json, say
+from robolearn.cli.shared.without_use import refuse_without_use
 from robolearn.errors import ConfigError
 from robolearn.machine.threads import one_thread
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from sim.identification.replay import ErrorSummary
 
 STATES_AFTER_S = (1.0, 5.0, 10.0)
+# Options that count on an arm alone, and in a scene alone.
+_ARMS = ("episode", "speed", "another_arm", "start_lab", "lab_seed", "limits", "yes")
+_SCENES = ("episodes", "after", "plot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +76,13 @@ def main(argv: list[str]) -> int:
         )
     if args.robot is not None:
         return _on_arm(args, args.robot)
-    _refuse_arm_flags(args)
+    refuse_without_use(args, _ARMS, "for --robot; leave out here")
     from robolearn.operations.replay import replay, replay_states, sets_states
 
     times = _times(args.after)
     by_states = sets_states(args.scene)
-    if args.plot is not None and by_states:
-        raise ConfigError("--plot draws Push-T replays only; leave it out here")
+    if by_states:
+        refuse_without_use(args, ("after", "plot"), "of Push-T replays alone; leave out here")
     if args.plot is not None:
         output_file(args.plot, "--plot", (".png", ".pdf", ".svg"))
     if by_states:
@@ -114,25 +118,9 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _refuse_arm_flags(args: Args) -> None:
-    """ConfigError for what only an arm has, before anything is done without it."""
-    given = {
-        "--episode": args.episode,
-        "--speed": args.speed != 1.0,
-        "--another-arm": args.another_arm,
-        "--start-lab": args.start_lab,
-        "--lab-seed": args.lab_seed,
-        "--yes": args.yes,
-    }
-    extra = [flag for flag, value in given.items() if value]
-    if extra:
-        raise ConfigError(f"{', '.join(extra)}: for --robot; leave out here")
-
-
 def _on_arm(args: Args, robot: Path) -> int:
     """Play one episode on an arm; Ctrl-C stops it (exit code 130)."""
-    if args.plot is not None or args.episodes is not None:
-        raise ConfigError("--plot and --episodes are for --scene; an arm plays one --episode")
+    refuse_without_use(args, _SCENES, "for --scene; an arm plays one --episode")
     if not args.yes:
         from robolearn.cli.shared.consent import require_terminal
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import tyro
 
 from robolearn.cli.shared.parse import parse
-from robolearn.errors import ConfigError
+from robolearn.cli.shared.without_use import refuse_without_use
 from robolearn.machine.threads import one_thread
 from robolearn.operations.stores.collect_options import CellOptions
 
@@ -46,12 +46,12 @@ def main(argv: list[str]) -> int:
     args = parse(Args, argv, "teleoperate", Args.__doc__ or "")
     if args.robot:
         one_thread()
-    from robolearn.cli.collect import config_of
+    from robolearn.cli.collect import OF_A_CELL, config_of
     from robolearn.cli.shared.sitting import Sitting
 
     config = config_of(args.config, args.env, args.robot, args.suite)
-    if args.cell.start_lab and not config.robot:
-        raise ConfigError("--start-lab: of which cell? give --robot, too")
+    if not config.robot:
+        refuse_without_use(args.cell, OF_A_CELL, "of which cell? give --robot, too")
     sitting = Sitting(f"teleoperate {config.robot or config.world}", plain=args.plain)
     try:
         if not config.robot:

@@ -13,6 +13,7 @@ from hardware.cell.limits import RunLimits
 from robolearn.agents.execution import Execution, GuidanceName
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.cli.shared.without_use import refuse_without_use
 from robolearn.errors import ConfigError
 from robolearn.machine.interrupt import stopped_by
 from robolearn.machine.threads import one_thread
@@ -134,6 +135,9 @@ def options_of(args: Args) -> DeployOptions:
     """What the operation is asked for; ConfigError for flags that exclude each other."""
     if args.dry_run and args.shadow:
         raise ConfigError("--dry-run and --shadow exclude each other; leave one out")
+    if not args.takeover:
+        unheard = ("takeover_config", "port", "host")
+        refuse_without_use(args, unheard, "of the device of --takeover, which is not given")
     return DeployOptions(
         run=args.run,
         server=args.server,

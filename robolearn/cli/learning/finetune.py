@@ -7,7 +7,6 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -18,6 +17,7 @@ from hardware.cell.limits import RunLimits
 from robolearn.cli.learning.experiment_options import named_file, parse_with
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import print_json, say
+from robolearn.cli.shared.without_use import refuse_without_use
 from robolearn.errors import ConfigError
 from robolearn.machine.interrupt import stopped_by
 from robolearn.machine.threads import one_thread
@@ -138,7 +138,7 @@ def main(argv: list[str]) -> int:
         raise ConfigError("--store STORE and --out RUN are needed: where episodes go, and the run")
     if bool(worlds) == (args.robot is not None):
         raise ConfigError("say where it practises: --world W, or --robot CELL for an arm; not both")
-    _require_used(args)
+    _refuse_unused(args)
     output_folder(args.out, "--out", "a run")
     place = str(args.robot) if args.robot is not None else ", ".join(worlds)
     say(
@@ -254,22 +254,18 @@ _DEVICES = ("takeover_config", "port", "host")
 _WORLDS = ("actors", "executor", "address")
 
 
-def _require_used(args: FinetuneArgs) -> None:
+def _refuse_unused(args: FinetuneArgs) -> None:
     """:class:`ConfigError` for options that would change nothing."""
-    usual = FinetuneArgs()
-
-    def given(names: Sequence[str]) -> str:
-        found = [n for n in names if getattr(args, n) != getattr(usual, n)]
-        return ", ".join(f"--{n.replace('_', '-')}" for n in found)
-
-    if args.robot is None and (lost := given(_ARMS + _DEVICES)):
-        raise ConfigError(f"{lost}: of an arm alone; name its cell with --robot, or leave this out")
-    if args.robot is not None and (lost := given(_WORLDS)):
-        raise ConfigError(f"{lost}: for worlds; one arm has one actor, the learner is beside it")
-    if not args.takeover and (lost := given(_DEVICES)):
-        raise ConfigError(f"{lost}: of the device of --takeover, which is not given")
-    if args.address and args.executor != "ray":
-        raise ConfigError("--address: of a Ray cluster; say --executor ray, too")
+    if args.robot is None:
+        why = "of an arm alone; name its cell with --robot, or leave this out"
+        refuse_without_use(args, (*_ARMS, *_DEVICES), why)
+    else:
+        why = "for worlds; one arm has one actor, the learner is beside it"
+        refuse_without_use(args, _WORLDS, why)
+    if not args.takeover:
+        refuse_without_use(args, _DEVICES, "of the device of --takeover, which is not given")
+    if args.executor != "ray":
+        refuse_without_use(args, ("address",), "of a Ray cluster; say --executor ray, too")
 
 
 def _write(text: str) -> None:

@@ -89,11 +89,11 @@ def test_seeds_are_not_negative(capsys, arguments):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["store", "--scene", "pusht_ur5e"], "--scene is of an arm, not with STORE"),
-        (["store", "--seconds", "5"], "--seconds is with --robot"),
-        (["--capture", "c", "--scene", "s", "--start-lab"], "--start-lab is with --robot"),
-        (["--episodes", "e", "--scene", "s", "--yes"], "--yes is with --robot"),
-        (["--capture", "c", "--scene", "s", "--template", "t"], "--template is with STORE"),
+        (["store", "--scene", "pusht_ur5e"], "--scene: of an arm, not with STORE"),
+        (["store", "--seconds", "5"], "--seconds: with --robot alone"),
+        (["--capture", "c", "--scene", "s", "--start-lab"], "--start-lab: with --robot alone"),
+        (["--episodes", "e", "--scene", "s", "--yes"], "--yes: with --robot alone"),
+        (["--capture", "c", "--scene", "s", "--template", "t"], "--template: with STORE alone"),
     ],
 )
 def test_identify_refuses_options_that_it_has_no_use_for(capsys, tmp_path, arguments, text):

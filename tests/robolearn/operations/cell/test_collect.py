@@ -157,6 +157,10 @@ def test_the_command_says_which_flags_belong_where(
     for argv, words in (
         (["collect", *out, "--env", "pick_place", "--robot", "x.yaml"], "leave one of them out"),
         (["collect", *out, "--env", "pick_place", "--start-lab"], "--start-lab: of which cell?"),
+        (
+            ["teleoperate", "--env", "pick_place", "--max-joint-speed", "1"],
+            "--max-joint-speed: of which cell?",
+        ),
         (["collect", *out, "--env", "pick_place", "--suite", "x.yaml"], "is for a robot"),
         (["collect", *out, "--robot", "x.yaml", "--policy", "run"], "robolearn deploy"),
         (["collect", *out, "--env", "pick_place", "--agent", "scripted", "--play"], "is none"),

@@ -177,6 +177,12 @@ def test_the_command_says_which_flags_belong_where(
         (["replay", store], "say where"),
         (["replay", store, "--scene", "pusht_reference", "--robot", "x.yaml"], "say where"),
         (["replay", store, "--scene", "pusht_reference", "--speed", "0.5"], "--speed: for --robot"),
+        (
+            ["replay", store, "--scene", "pusht_reference", "--max-tool-speed", "0.1", "--yes"],
+            "--max-tool-speed, --yes: for --robot",
+        ),
+        (["replay", store, "--scene", "robosuite/Lift", "--after", "1"], "--after: of Push-T"),
+        (["replay", store, "--robot", "x.yaml", "--after", "1"], "--after: for --scene"),
         (["replay", store, "--robot", "x.yaml", "--episodes", "2"], "an arm plays one --episode"),
         (["replay", store, "--robot", str(SO101)], "there is no terminal to ask"),
         (["replay", store, "--robot", str(SO101), "--yes"], "none"),

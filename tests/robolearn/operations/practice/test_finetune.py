@@ -591,6 +591,7 @@ def test_the_command(parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     [
         (("--world", "pusht_naive", "--start-lab"), "--start-lab: of an arm alone"),
         (("--world", "pusht_naive", "--lead-ticks", "7"), "--lead-ticks: of an arm alone"),
+        (("--world", "pusht_naive", "--max-tool-speed", "1"), "--max-tool-speed: of an arm alone"),
         (("--world", "pusht_naive", "--suite", "none.yaml", "--port", "99"), "--suite, --port: of"),
         (("--world", "pusht_naive", "--address", "ray://x:1"), "say --executor ray, too"),
         (
