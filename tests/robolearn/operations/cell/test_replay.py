@@ -11,12 +11,16 @@ import pytest
 import yaml
 
 from hardware.cell.load import load_cell
-from hardware.cell.motion import JOINT_POSITION
+from hardware.cell.motion import JOINT_POSITION, TOOL_POSE
 from hardware.cell.spec import cell_spec
+from hardware.devices.gripper_config import GripperCellConfig
+from hardware.env.real_env import RealEnv
+from robolearn.arms.tool_commands import values_from_pose
 from robolearn.cli.main import main
 from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError, SpecMismatchError
+from robolearn.geometry import pose, rot_x, rot_z
 from robolearn.operations.cell import opened
 from robolearn.operations.cell import replay as replaying
 from robolearn.operations.cell.recorded_path import slowed
@@ -24,10 +28,12 @@ from robolearn.operations.cell.replay import ArmReplayOptions, replay_on_arm
 from robolearn.operations.deploy.operator import Unattended
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.types import Condition, Outcome
+from tests.hardware.env.test_real_env_tool import cell as tool_cell
 from tests.hardware.lab import CONFIG, address
 from tests.robolearn.cli.deploy.test_deploy import PATIENT
 
 STEPS = 16
+WIDTH = "gripper/width"
 SO101 = CONFIG.parent / "lab_so101.yaml"
 
 
@@ -91,6 +97,52 @@ def test_an_episode_is_played_on_the_labs_arm_and_its_error_reported(
     assert (tool["signal"], tool["unit"]) == (TOOL, "m")
     assert tool["most"] < 0.02
     assert tool["median"] > 0.0
+
+
+@pytest.mark.parametrize("action", ["tool/xyz_yaw", "tool/pose"])
+def test_a_tool_and_its_fingers_go_the_recorded_way(
+    action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Placed, turned and let go of something, 5 cm aside within a second."""
+    gripper = GripperCellConfig({"kind": "fake"}, high_m=0.08)
+    where = dataclasses.replace(tool_cell(action=action), gripper=gripper)
+    steps, spec = 20, cell_spec(where)
+    xyz = np.linspace((0.02, 0.03, 0.2), (0.05, 0.0, 0.17), steps)
+    turn, width = np.linspace(0.0, 0.3, steps), np.repeat([[0.02], [0.06]], steps // 2, axis=0)
+    poses = np.stack(
+        [
+            values_from_pose(pose(rot_z(a) @ rot_x(np.pi), at))
+            for a, at in zip(turn, xyz, strict=True)
+        ]
+    )
+    commanded = poses if action == TOOL_POSE else np.concatenate([xyz, turn[:, None]], axis=1)
+    seen = {TOOL_POSE: poses, WIDTH: width}
+    signals = tuple(s for s in spec.signals if s.name in seen)
+    meta = EpisodeMeta(
+        "demonstration",
+        "free",
+        dataclasses.replace(spec, signals=signals),
+        Condition("c0", 0, {}),
+        Outcome(True, 1.0, 1.0, terminal=True),
+    )
+    episode = episode_from_arrays(
+        meta, seen, {action: commanded, WIDTH: width}, progress=np.zeros(steps)
+    )
+    store = stored(tmp_path / "store", episode)
+    monkeypatch.setattr(replaying, "load_cell", lambda _: where)
+    monkeypatch.setattr(opened, "take_real_time", lambda *_, **__: False)
+    played: list[np.ndarray] = []
+    ended = RealEnv.home
+    monkeypatch.setattr(
+        RealEnv, "home", lambda env: (played.append(env.observe().value(WIDTH)), ended(env))
+    )
+    options = ArmReplayOptions(store=store, robot=Path("cell.yaml"))
+    found = replay_on_arm(options, Unattended(agreed=True))
+    assert (found.ended, found.steps) == ("whole", steps)
+    # The arm lags behind what it is told; the recording is what it was told.
+    assert {t.signal for t in found.tracking} == {TOOL_POSE}
+    assert 0.0 < found.tracking[0].most < 0.03
+    np.testing.assert_allclose(played[0], [0.06], atol=2e-3)
 
 
 def test_what_cannot_be_played_is_refused_before_anything_is_connected(
