@@ -1,4 +1,4 @@
-"""Agents that move joints by a script, and a scorer without a task: for cells in joint space."""
+"""Agents that move an arm by a script, and a scorer without a task."""
 
 import numpy as np
 
@@ -45,3 +45,15 @@ class Wave(Scripted):
         q = self.start.copy()
         q[0] += 0.01 * k
         return {JOINT_POSITION: q}
+
+
+class Towards(Scripted):
+    """Commands the same values at every tick."""
+
+    name = "towards"
+
+    def __init__(self, commanded):
+        self.commanded = {name: np.array(value) for name, value in commanded.items()}
+
+    def action(self, k):
+        return self.commanded

@@ -19,16 +19,24 @@ from hardware.env.real_env import RealEnv
 from hardware.supervisor.link import Cause
 from hardware.supervisor.tool_follower import ToolFrame
 from robolearn.arms.models import UR5E
+from robolearn.arms.tool_commands import values_from_pose
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError, DataError
-from robolearn.geometry import pose, rot_x
+from robolearn.geometry import (
+    pose,
+    rot_x,
+    rot_y,
+    rot_z,
+    rotation_from_quat,
+    rotvec_from_rotation,
+)
 from robolearn.operations.cell.look import limits_text
 from robolearn.runtime import run_episode
 from robolearn.spec import diff_task_spaces
 from robolearn.types import Condition
 from sim.env.scene_env import SceneEnv
 from sim.scene.load import load_scene
-from tests.hardware.joint_wave import NoTask, Scripted
+from tests.hardware.joint_wave import NoTask, Towards
 from tests.mocks import Listener
 from tests.waiting import wait_until
 
@@ -51,6 +59,7 @@ supervisor: {{late_s: 2.0, heartbeat_s: 2.0, frozen_s: 5.0, state_late_s: 1.0, s
   goto_speed: 2.0, goto_acceleration: 12.0}}
 """
 START = (0.02, 0.03, 0.2, 0.0, 1.0, 0.0, 0.0)
+GOAL = (0.05, 0.0, 0.18)
 
 
 def cell(**tool) -> CellConfig:
@@ -58,32 +67,36 @@ def cell(**tool) -> CellConfig:
     return dataclasses.replace(made, tool=dataclasses.replace(made.tool, **tool))
 
 
-class Towards(Scripted):
-    """Commands the same values at every tick."""
-
-    name = "towards"
-
-    def __init__(self, action, value):
-        self.commanded = {action: np.array(value)}
-
-    def action(self, k):
-        return self.commanded
+def turned(tilt: float, heading: float) -> tuple[float, ...]:
+    """``tool/pose`` over the table: the tool points down, leant over about its own y axis [rad]."""
+    return tuple(values_from_pose(pose(rot_z(heading) @ rot_x(np.pi) @ rot_y(tilt), GOAL)))
 
 
-def test_an_episode_of_a_tools_pose_is_run_and_reported():
-    env = RealEnv(cell(), place=lambda _: "nothing to place", scorer=NoTask())
+@pytest.mark.parametrize(
+    ("action", "goal", "tilt"),
+    [
+        ("tool/xyz_yaw", (*GOAL, 0.2), 0.0),
+        ("tool/pose", turned(0.0, 0.2), 0.0),
+        # What a heading alone cannot say.
+        ("tool/pose", turned(0.35, 0.2), 0.35),
+    ],
+    ids=["xyz_yaw", "pose", "leant over"],
+)
+def test_an_episode_of_a_tools_pose_is_run_and_reported(action, goal, tilt):
+    env = RealEnv(cell(action=action), place=lambda _: "nothing to place", scorer=NoTask())
     listener = Listener()
-    goal = (0.05, 0.0, 0.18, 0.2)
     try:
         condition = Condition("c", 1, {TOOL_POSE: START})
-        agent = Towards("tool/xyz_yaw", goal)
+        agent = Towards({action: goal})
         result = run_episode(env, agent, None, [listener], condition, max_steps=25)
         assert "tool/pose off by 0." in result.reset.note
         np.testing.assert_allclose(result.reset.achieved[TOOL_POSE], START, atol=2e-3)
-        sent = np.concatenate([t.drained.sent.action["tool/xyz_yaw"] for t in listener.ticks])
+        sent = np.concatenate([t.drained.sent.action[action] for t in listener.ticks])
         np.testing.assert_allclose(sent[-1], goal, atol=2e-3)
         at = listener.ticks[-1].observation.value(TOOL_POSE)
-        np.testing.assert_allclose(at[:3], goal[:3], atol=5e-3)
+        np.testing.assert_allclose(at[:3], GOAL, atol=5e-3)
+        off = rotation_from_quat(at[3:]).T @ rotation_from_quat(np.array(turned(tilt, 0.2)[3:]))
+        assert np.linalg.norm(rotvec_from_rotation(off)) < 0.01
         assert env.interventions == []
         moved = swing(env, middle(env.config), seconds=1.2, amplitude=0.01)
         assert 0.003 < np.ptp(moved.sent) < 0.02
@@ -111,7 +124,7 @@ def test_what_slows_the_arm_is_told_while_it_does_and_recorded():
 
     listener = Watch()
     try:
-        agent = Towards("tool/xyz_yaw", (0.15, -0.2, 0.15, 0.0))
+        agent = Towards({"tool/xyz_yaw": (0.15, -0.2, 0.15, 0.0)})
         condition = Condition("c", 1, {JOINT_POSITION: HOME})
         run_episode(env, agent, None, [listener], condition, max_steps=12)
         assert seen[0] == ""

@@ -1,5 +1,6 @@
 """The expert of the scene drives the virtual lab: RTDE, the gripper's socket, tracked in space."""
 
+import contextlib
 import dataclasses
 from pathlib import Path
 
@@ -11,19 +12,31 @@ from hardware.cell.load import load_cell
 from hardware.cell.spec import cell_spec
 from hardware.emulators.lab.launch import LabProcess
 from hardware.env.real_env import RealEnv
+from robolearn.arms.tool_commands import values_from_pose
+from robolearn.geometry import (
+    pose,
+    rot_x,
+    rot_y,
+    rot_z,
+    rotation_from_quat,
+    rotvec_from_rotation,
+)
 from robolearn.operations.cell.driving import HoldAtEnd
 from robolearn.operations.cell.placing import LabPlacement
 from robolearn.operations.cell.scoring import LabScorer
 from robolearn.operations.deploy.task import task_of
+from robolearn.operations.lab.workcell import load_lab
 from robolearn.runtime import run_episode
 from robolearn.spec import diff_task_spaces
 from sim.experts.registry import build_expert
 from sim.worlds import make_world
+from tests.hardware.joint_wave import Towards
 from tests.hardware.lab import CONFIG, address
 from tests.hardware.real_cell import PATIENT
 from tests.mocks import Listener
 
 ROBOT = CONFIG.with_name("lab_ur5e_pick_place.yaml")
+WHOLE_POSE = CONFIG.with_name("lab_ur5e_tool_pose.yaml")
 SUITE = Path(__file__).parents[4] / "configs/eval/pick_place.yaml"
 OBSERVED = ["tool/pose", "gripper/width", "cube/pose", "goal/pose", "arm/joint_position"]
 
@@ -37,15 +50,10 @@ def test_a_policy_of_the_scene_fits_the_cell_and_the_other_way_round():
         assert (here.name, here.low, here.high) == (there.name, there.low, there.high)
 
 
-@pytest.fixture(scope="module")
-def lab():
-    with LabProcess(ROBOT, address=address(71), seed=4) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def env(lab):
-    cell, where = load_cell(ROBOT), lab.where.address
+@contextlib.contextmanager
+def connected(robot, lab):
+    """The cell of a file in the lab."""
+    cell, where = load_cell(robot), lab.where.address
     udp = dataclasses.replace(cell.trackers["cube/pose"].udp, address=where, max_age_s=1.0)
     gripper = {**cell.gripper.driver, "address": where, "answer_s": 0.5}
     cell = dataclasses.replace(
@@ -55,13 +63,25 @@ def env(lab):
         trackers={"cube/pose": dataclasses.replace(cell.trackers["cube/pose"], udp=udp)},
         supervisor=dataclasses.replace(PATIENT, goto_speed=1.4, goto_acceleration=6.0),
     )
-    task = task_of(load_suite(SUITE), cell, ROBOT, SUITE)
+    task = task_of(load_suite(SUITE), cell, robot, SUITE)
     with lab.where.connect() as client:
         objects = {"cube/pose": "cube"}
         scorer = LabScorer(client, task, objects)
         made = RealEnv(cell, place=LabPlacement(client, objects), scorer=scorer)
+        with contextlib.closing(made):
+            yield made
+
+
+@pytest.fixture
+def lab():
+    with LabProcess(ROBOT, address=address(71), seed=4) as made:
         yield made
-        made.close()
+
+
+@pytest.fixture
+def env(lab):
+    with connected(ROBOT, lab) as made:
+        yield made
 
 
 @pytest.mark.slow
@@ -82,3 +102,34 @@ def test_the_expert_of_the_scene_picks_and_places_in_the_lab(env, lab):
             goal = client.truth().poses["goal"]
         np.testing.assert_allclose(goal, condition.poses["goal/pose"], atol=1e-6)
     assert won >= 9
+
+
+def test_the_cell_of_the_whole_pose_is_the_same_lab():
+    assert load_lab(WHOLE_POSE) == load_lab(ROBOT)
+    down, whole = load_cell(ROBOT), load_cell(WHOLE_POSE)
+    tool = dataclasses.replace(whole.tool, action=down.tool.action)
+    assert dataclasses.replace(whole, name=down.name, tool=tool) == down
+    assert whole.tool.action == "tool/pose"
+
+
+@pytest.mark.slow
+def test_an_arm_commanded_by_the_whole_pose_leans_over_and_closes_its_fingers():
+    place, tilt = (0.05, 0.05, 0.22), 0.35
+    goal = values_from_pose(pose(rot_z(0.2) @ rot_x(np.pi) @ rot_y(tilt), place))
+    condition = load_suite(SUITE).select(1)[0]
+    agent, listener = Towards({"tool/pose": goal, "gripper/width": [0.02]}), Listener()
+    with (
+        LabProcess(WHOLE_POSE, address=address(72), seed=4) as lab,
+        connected(WHOLE_POSE, lab) as env,
+    ):
+        run_episode(env, agent, None, [listener, HoldAtEnd(env)], condition, max_steps=50)
+        with lab.where.connect() as client:
+            assert "protective_stop" not in {e.kind for e in client.log().events}
+    seen = listener.ticks[-1].observation
+    at = seen.value("tool/pose")
+    np.testing.assert_allclose(at[:3], place, atol=5e-3)
+    off = rotation_from_quat(at[3:]).T @ rotation_from_quat(goal[3:])
+    assert np.linalg.norm(rotvec_from_rotation(off)) < 0.02
+    assert seen.value("gripper/width")[0] == pytest.approx(0.02, abs=0.005)
+    sent = np.concatenate([t.drained.sent.action["tool/pose"] for t in listener.ticks])
+    np.testing.assert_allclose(sent[-1], goal, atol=2e-3)
