@@ -11,27 +11,40 @@ and Martin 1994) from three poses; the start that the middle pose agrees with be
 squares, Rousseeuw 1984) tells which pairs are wrong; X and Y together are fitted to all others,
 every component of a board's pose weighted by how well it is measured. Intervals come from what
 leaving poses out would change (the cluster-robust covariance CR3, Bell and McCaffrey 2002), which
-holds when near and far boards are measured differently well.
+holds when near and far boards are measured differently well; the poses of one place of the arm are
+left out together, as they share what is wrong there.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import cv2
 import numpy as np
-from jaxtyping import Float64, Int
+from jaxtyping import Float64
 from numpy.typing import NDArray
 from scipy import optimize, stats  # pyright: ignore[reportMissingTypeStubs]
 
+from robolearn.calibration.pose_pairs import (
+    LEAST_POSES,
+    ContradictionError,
+    PosePairs,
+    Rows,
+    Setup,
+    count_places,
+    inverses,
+    places_of_arm,
+    relative_motions,
+    require_enough,
+    thinned,
+)
 from robolearn.errors import DataError
 from robolearn.geometry import (
     Pose,
-    PoseRows,
     Rotation,
     RotvecPose,
     Vector,
@@ -46,15 +59,10 @@ from robolearn.shapes import FloatRows, Floats
 _stats: Any = stats
 least_squares: Callable[..., Any] = cast("Any", optimize).least_squares
 
-Setup = Literal["eye-in-hand", "eye-to-hand"]
-Rows = Int[NDArray[np.intp], "n"]
 # Position [m] and rotation [rad], of one pose and of X and Y.
 Six = Float64[NDArray[np.float64], "6"]
 Places = Float64[NDArray[np.float64], "12"]
 
-LEAST_POSES = 5
-# Between some two poses, and about a second axis: less and a part of the answer is made of noise.
-LEAST_TURN_DEG, LEAST_SECOND_TURN_DEG = 10.0, 4.0
 # What the poses that are believed may leave over (root mean square); more is no calibration.
 WORST_RMS_M, WORST_RMS_DEG = 0.010, 1.5
 # Half an interval beyond which the answer is refused.
@@ -80,46 +88,6 @@ _METHODS = {
 }
 
 
-class ContradictionError(DataError):
-    """The pairs of poses cannot all be what they are said to be."""
-
-
-@dataclass(frozen=True, slots=True)
-class PosePairs:
-    """What the arm said and what the camera saw at the same moments: ``T_base_tool [n, 4, 4]`` and
-    ``T_camera_board [n, 4, 4]`` [m]. ``names``: what people call the pairs (their pictures); none:
-    they are numbered.
-    """
-
-    T_base_tool: PoseRows
-    T_camera_board: PoseRows
-    setup: Setup
-    names: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.T_base_tool)
-
-    def of(self, rows: Sequence[int] | Rows) -> PosePairs:
-        """Some of them."""
-        chosen = np.asarray(rows, dtype=np.intp)
-        names = tuple(self.names[int(chosen[i])] for i in range(len(chosen) if self.names else 0))
-        return PosePairs(self.T_base_tool[chosen], self.T_camera_board[chosen], self.setup, names)
-
-    def name(self, row: int) -> str:
-        """What people call a pair."""
-        return self.names[row] if self.names else str(row)
-
-    def listed(self, rows: Sequence[int] | Rows) -> str:
-        """Pairs for a sentence: the first eight."""
-        more = f" and {len(rows) - 8} more" if len(rows) > 8 else ""
-        return f"[{', '.join(self.name(int(i)) for i in rows[:8])}]{more}"
-
-    @property
-    def A(self) -> PoseRows:  # noqa: N802  (the equation's name)
-        """The moving side of the equation ``[n, 4, 4]``."""
-        return self.T_base_tool if self.setup == "eye-in-hand" else inverses(self.T_base_tool)
-
-
 @dataclass(frozen=True, slots=True)
 class MethodResult:
     """One of OpenCV's closed forms on the poses that are believed: how far its camera is from the
@@ -140,7 +108,9 @@ class HandEye:
     95 % intervals of position (along the parent's axes) and of orientation (about them).
     ``outliers``: indices of pairs that were not believed, ``distances [n]``: how far each pair is
     from the answer, in standard deviations of the believed ones. ``rms_m``, ``rms_rad``: what the
-    believed ones leave over; ``held_out_*``: the same for pairs that were left out one by one.
+    believed ones leave over; ``held_out_*``: the same for places that were left out one by one.
+    ``places``: how many places of the arm the believed ones are of; ``copies``: indices of pairs
+    that say, digit by digit, what an earlier one does, and were left out.
     """
 
     setup: Setup
@@ -155,6 +125,8 @@ class HandEye:
     held_out_m: float
     held_out_rad: float
     methods: tuple[MethodResult, ...]
+    places: int
+    copies: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,50 +193,8 @@ def hand_eye(pairs: PosePairs) -> HandEye:
         held_m,
         held_rad,
         methods,
+        count_places(kept),
     )
-
-
-def require_enough(pairs: PosePairs) -> None:
-    """DataError unless the poses are as many, and as different, as the answer needs."""
-    if len(pairs) < LEAST_POSES:
-        raise DataError(
-            f"{len(pairs)} pose(s) are too few: at least {LEAST_POSES} are needed, 15 to 30 make a"
-            " good calibration; turn the tool about two axes between them"
-        )
-    first, second = np.triu_indices(len(pairs), 1)
-    R = pairs.T_base_tool[:, :3, :3]
-    turns = rotvecs_from_rotations(R[first].transpose(0, 2, 1) @ R[second])
-    largest = float(np.degrees(np.linalg.norm(turns, axis=1).max()))
-    # Rounding may leave a variance that is none a little below 0.
-    spread = np.sqrt(np.maximum(np.linalg.eigvalsh(turns.T @ turns / len(turns)), 0.0))
-    beside = float(np.degrees(spread[1]))
-    if largest < LEAST_TURN_DEG or beside < LEAST_SECOND_TURN_DEG:
-        raise DataError(
-            f"the poses are too similar: the tool turns by at most {largest:.1f} degrees between"
-            f" them ({LEAST_TURN_DEG:g} are needed), and by {beside:.1f} degrees (root mean square)"
-            f" about a second axis ({LEAST_SECOND_TURN_DEG:g} are needed). Moving without turning"
-            " says nothing of the camera's place: turn the tool about two axes, by 30 degrees and"
-            " more"
-        )
-
-
-def thinned(pairs: PosePairs, most: int) -> PosePairs:
-    """At most so many of the pairs, evenly from first to last."""
-    return pairs.of(thinned_rows(len(pairs), most))
-
-
-def thinned_rows(count: int, most: int) -> Rows:
-    """Indices of them."""
-    return np.linspace(0, count - 1, min(count, most)).round().astype(np.intp)
-
-
-def inverses(T: PoseRows) -> PoseRows:
-    """Inverses of poses ``[n, 4, 4]``."""
-    out = np.zeros_like(T)
-    out[:, :3, :3] = T[:, :3, :3].transpose(0, 2, 1)
-    out[:, :3, 3] = -(out[:, :3, :3] @ T[:, :3, 3:])[..., 0]
-    out[:, 3, 3] = 1.0
-    return out
 
 
 def residuals(X: Pose, Y: Pose, pairs: PosePairs) -> FloatRows:
@@ -276,15 +206,6 @@ def residuals(X: Pose, Y: Pose, pairs: PosePairs) -> FloatRows:
     turned = predicted[:, :3, :3] @ seen[:, :3, :3].transpose(0, 2, 1)
     moved = predicted[:, :3, 3] - seen[:, :3, 3]
     return np.concatenate([moved, rotvecs_from_rotations(turned)], axis=1)
-
-
-def relative_motions(pairs: PosePairs) -> tuple[PoseRows, PoseRows]:
-    """``C [m, 4, 4]`` of the arm's side and ``D`` of the camera's between every two poses, with
-    ``C X = X D``.
-    """
-    i, j = np.triu_indices(len(pairs), 1)
-    A, B = pairs.A, pairs.T_camera_board
-    return inverses(A[j]) @ A[i], B[j] @ inverses(B[i])
 
 
 def start(pairs: PosePairs) -> Pose:
@@ -315,23 +236,25 @@ def middle(X: Pose, pairs: PosePairs) -> Pose:
 
 def refine(pairs: PosePairs, X: Pose, rounds: int = 3) -> Fit:
     """Fit X and Y together; weights are those of the residuals of the round before."""
-    reach = _reach(pairs)
+    reach, places = _reach(pairs), count_places(pairs)
     fit = Fit(X, middle(X, pairs), _weights_alike(reach))
     for number in range(rounds):
         fit = _fitted(fit, pairs)
         if number + 1 < rounds:
-            fit = Fit(fit.X, fit.Y, _measured_weights(residuals(fit.X, fit.Y, pairs), reach))
+            fit = Fit(
+                fit.X, fit.Y, _measured_weights(residuals(fit.X, fit.Y, pairs), reach, places)
+            )
     return fit
 
 
 def believed(pairs: PosePairs) -> Rows:
     """Indices of the pairs that agree with each other."""
-    reach, everyone = _reach(pairs), np.arange(len(pairs))
+    reach, everyone, places = _reach(pairs), np.arange(len(pairs)), count_places(pairs)
     begin = _best_start(pairs, reach)
     far = _sizes(begin, _medoid(begin, pairs, reach), pairs, reach)
     # The median of the length of six normal components is 2.31 standard deviations.
     sigma = max(float(np.median(far)) / chi_below(0.5), _FLOOR_M)
-    small = 1.0 + 5.0 / max(len(pairs) - 2, 1)
+    small = 1.0 + 5.0 / max(places - 2, 1)
     good = everyone[far <= small * _gate(len(pairs)) * sigma]
     for _ in range(5):
         if len(good) < LEAST_POSES:
@@ -340,7 +263,7 @@ def believed(pairs: PosePairs) -> Rows:
         begin = fit.X
         # Of the believed ones, with what the fit took from them given back.
         left = residuals(fit.X, fit.Y, pairs)
-        weights = _measured_weights(left[good], reach)
+        weights = _measured_weights(left[good], reach, places)
         far = np.linalg.norm(left * weights, axis=1)
         now = everyone[far <= small * _gate(len(pairs))]
         if np.array_equal(now, good):
@@ -384,8 +307,9 @@ def _best_start(pairs: PosePairs, reach: float, starts: int = _STARTS) -> Pose:
 
 
 def _medoid(X: Pose, pairs: PosePairs, reach: float) -> Pose:
-    """The pair's own Y that the pair in the middle is nearest to."""
-    each = pairs.A @ X @ pairs.T_camera_board
+    """The pair's own Y that the pair in the middle is nearest to (of some, where they are many)."""
+    some = thinned(pairs, _MOST_FOR_METHODS)
+    each = some.A @ X @ some.T_camera_board
     sizes = [float(np.median(_sizes(X, Y, pairs, reach))) for Y in each]
     return each[int(np.argmin(sizes))]
 
@@ -405,12 +329,11 @@ def _weights_alike(reach: float) -> Six:
     return np.array([1.0, 1.0, 1.0, reach, reach, reach])
 
 
-def _measured_weights(left: FloatRows, reach: float) -> Six:
+def _measured_weights(left: FloatRows, reach: float, places: int) -> Six:
     """1 / standard deviation of every component; few poses lend each other strength: half of each
-    variance is that of its kind.
+    variance is that of its kind. The fit takes two places' worth away.
     """
-    count = max(len(left) - 2, 1)
-    variance = (left * left).sum(axis=0) / count
+    variance = (left * left).mean(axis=0) * places / max(places - 2, 1)
     for kind in (slice(0, 3), slice(3, 6)):
         variance[kind] = 0.5 * (variance[kind] + variance[kind].mean())
     floor = np.array([_FLOOR_M] * 3 + [_FLOOR_M / reach] * 3)
@@ -447,9 +370,9 @@ def _fitted(fit: Fit, pairs: PosePairs) -> Fit:
 
 def _uncertainty(fit: Fit, pairs: PosePairs) -> tuple[Six, FloatRows]:
     """Half widths ``[6]`` of X's 95 % intervals (position [m], rotation [rad]), and the residuals
-    ``[n, 6]`` of every pair as predicted by the others.
+    ``[n, 6]`` of every pair as predicted by those of other places.
     """
-    n, step = len(pairs), 1e-6
+    step = 1e-6
 
     def left(change: Places) -> FloatRows:
         X, Y = moved(fit.X, change[:6]), moved(fit.Y, change[6:])
@@ -460,16 +383,21 @@ def _uncertainty(fit: Fit, pairs: PosePairs) -> tuple[Six, FloatRows]:
     J = np.stack([(left(d) - left(-d)) / (2 * step) for d in steps], axis=2)
     H = np.linalg.inv(J.reshape(-1, 12).T @ J.reshape(-1, 12))
     meat, held_out = np.zeros((12, 12)), np.empty_like(here)
-    for row, (slopes, value) in enumerate(zip(J, here, strict=True)):
-        # What the pair would be off by, had it not been fitted to.
-        held_out[row] = np.linalg.solve(np.eye(6) - slopes @ H @ slopes.T, value)
-        score = slopes.T @ held_out[row]
+    place = places_of_arm(pairs)
+    count = int(place.max()) + 1
+    for number in range(count):
+        rows = np.flatnonzero(place == number)
+        slopes, value = J[rows].reshape(-1, 12), here[rows].ravel()
+        # What the place would pull by, had it not been fitted to: (1 - S H S^T)^-1 by the matrix
+        # inversion lemma, as poses may be many.
+        score = np.linalg.solve(np.eye(12) - slopes.T @ slopes @ H, slopes.T @ value)
+        held_out[rows] = (value + slopes @ H @ score).reshape(-1, 6)
         meat += np.outer(score, score)
-    covariance = H @ meat @ H * (n - 1) / n
+    covariance = H @ meat @ H * (count - 1) / count
     # As exact as poses are written at best.
     floor = np.array([1e-9] * 6)
     sigma = np.sqrt(np.diag(covariance)[:6]) + floor
-    return float(_stats.t.ppf(0.975, n - 3)) * sigma, held_out / fit.weights
+    return float(_stats.t.ppf(0.975, count - 3)) * sigma, held_out / fit.weights
 
 
 def _rms(left: FloatRows) -> tuple[float, float]:

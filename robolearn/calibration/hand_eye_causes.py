@@ -16,23 +16,26 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from robolearn.calibration.hand_eye import (
-    LEAST_POSES,
-    ContradictionError,
     HandEye,
-    PosePairs,
-    Rows,
     hand_eye,
     least_squares,
     moved,
     places_of,
-    relative_motions,
     residuals,
     sizes_of,
     start,
+)
+from robolearn.calibration.hand_eye_moved import moved_after
+from robolearn.calibration.pose_pairs import (
+    LEAST_POSES,
+    ContradictionError,
+    PosePairs,
+    Rows,
+    first_alike,
+    relative_motions,
     thinned,
     thinned_rows,
 )
-from robolearn.calibration.hand_eye_moved import moved_after
 from robolearn.errors import DataError
 from robolearn.geometry import PoseRows, quat_from_rotation, rotation_from_quat
 from robolearn.shapes import Floats
@@ -75,8 +78,29 @@ class _Guess:
 def calibrate(pairs: PosePairs) -> HandEye:
     """:func:`robolearn.calibration.hand_eye.hand_eye`; a DataError names the likeliest cause, and
     poses that agree under a board of another size are refused, and those between which camera,
-    board or base was moved.
+    board or base was moved. Copies of a pair are left out: what is there twice is not known better.
     """
+    first = first_alike(pairs)
+    rows = np.unique(first)
+    if len(rows) == len(pairs):
+        return _calibrate(pairs)
+    names = tuple(pairs.name(int(i)) for i in rows)
+    try:
+        found = _calibrate(replace(pairs.of(rows), names=names))
+    except DataError as error:
+        raise type(error)(
+            f"{len(pairs) - len(rows)} of {len(pairs)} poses are copies of earlier ones and were"
+            f" left out; of the others: {error}"
+        ) from error
+    return replace(
+        found,
+        outliers=tuple(int(rows[i]) for i in found.outliers),
+        distances=found.distances[np.searchsorted(rows, first)],
+        copies=tuple(int(i) for i in np.setdiff1d(np.arange(len(pairs)), rows)),
+    )
+
+
+def _calibrate(pairs: PosePairs) -> HandEye:
     try:
         found = hand_eye(pairs)
     except ContradictionError as error:
@@ -318,6 +342,16 @@ def _best_split(pairs: PosePairs, places: Sequence[int]) -> tuple[int, bool]:
 def doubts(pairs: PosePairs, found: HandEye) -> tuple[str, ...]:
     """What fits and is hardly meant: sentences, none where all is as usual."""
     notes: list[str] = []
+    if found.copies:
+        notes.append(
+            f"{len(found.copies)} of {len(pairs)} poses are copies of earlier ones, digit by digit"
+            f" ({pairs.listed(found.copies)}), and were left out"
+        )
+    used = len(pairs) - len(found.outliers) - len(found.copies)
+    if found.places < used:
+        notes.append(
+            f"{used} poses are of {found.places} places of the arm: the intervals count places"
+        )
     behind = np.flatnonzero(pairs.T_camera_board[:, 2, 3] <= 0)
     if len(behind):
         notes.append(

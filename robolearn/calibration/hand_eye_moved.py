@@ -16,16 +16,8 @@ import numpy as np
 from jaxtyping import Float64
 from numpy.typing import NDArray
 
-from robolearn.calibration.hand_eye import (
-    HandEye,
-    Places,
-    PosePairs,
-    Rows,
-    moved,
-    refine,
-    residuals,
-    thinned_rows,
-)
+from robolearn.calibration.hand_eye import HandEye, Places, moved, refine, residuals
+from robolearn.calibration.pose_pairs import PosePairs, Rows, places_of_arm, thinned_rows
 from robolearn.shapes import FloatRows
 
 # J and J^T J of every pose, for the twelve numbers of X and Y.
@@ -66,8 +58,9 @@ def moved_after(pairs: PosePairs, found: HandEye) -> Moved | None:
     """The move that explains what is left over clearly better than any other order of the poses
     would; None: nothing was moved, as far as the poses tell.
     """
-    rows = _rows(pairs, found)
-    rows = rows[thinned_rows(len(rows), _TRIED)]
+    rows, last = _runs(pairs, found)
+    chosen = thinned_rows(len(rows), _TRIED)
+    rows, last = rows[chosen], last[chosen]
     if len(rows) < 2 * _LEAST:
         return None
     good = np.setdiff1d(np.arange(len(pairs)), found.outliers)
@@ -104,19 +97,23 @@ def moved_after(pairs: PosePairs, found: HandEye) -> Moved | None:
     if by_m < _LEAST_M and by_rad < _LEAST_RAD:
         return None
     before = at + _LEAST
-    return Moved(int(rows[before - 1]), int(rows[before]), side, by_m, by_rad)
+    return Moved(int(last[before - 1]), int(rows[before]), side, by_m, by_rad)
 
 
 _SIDES: tuple[tuple[Side, slice], ...] = (("camera", slice(0, 6)), ("board", slice(6, 12)))
 
 
-def _rows(pairs: PosePairs, found: HandEye) -> Rows:
+def _runs(pairs: PosePairs, found: HandEye) -> tuple[Rows, Rows]:
     """The believed pairs, and all before the first and after the last of them: the smaller part of
-    a capture in which something moved.
+    a capture in which something moved. Of pairs in a row at one place of the arm the first one and
+    the last one: what they share would pass for a move.
     """
     good = np.setdiff1d(np.arange(len(pairs)), found.outliers)
     every = np.arange(len(pairs))
-    return every[(every < good[0]) | (every > good[-1]) | np.isin(every, good)]
+    rows = every[(every < good[0]) | (every > good[-1]) | np.isin(every, good)]
+    place = places_of_arm(pairs.of(rows))
+    elsewhere = place[1:] != place[:-1]
+    return rows[np.append(True, elsewhere)], rows[np.append(elsewhere, True)]
 
 
 def _gains(G: Grams, g: FloatRows, part: slice) -> tuple[Gains, Moves]:

@@ -20,8 +20,8 @@ import numpy as np
 from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
 
 from robolearn.calibration.boards import View, intrinsics, on_a_line, seen_pose
-from robolearn.calibration.hand_eye import ContradictionError, PosePairs, Setup
 from robolearn.calibration.hand_eye_causes import calibrate, exchanged
+from robolearn.calibration.pose_pairs import ContradictionError, PosePairs, Setup
 from robolearn.calibration.rig_fit import (
     LENS,
     Chain,

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from robolearn.calibration.boards import BoardFinder, View, intrinsics, seen_pose
-from robolearn.calibration.hand_eye import PosePairs, Setup
+from robolearn.calibration.pose_pairs import PosePairs, Setup
 from robolearn.calibration.rig import Mount
 from robolearn.calibration.rig_fit import LensNumbers
 from robolearn.calibration.unseen_board import why_unseen

@@ -89,6 +89,8 @@ def _document(found: HandEyeCalibrated) -> dict[str, Any]:
         },
         f"T_{other}_board": result.T_parent_board.tolist(),
         "outliers": list(result.outliers),
+        "copies": list(result.copies),
+        "places": result.places,
         "exchanged": [list(pair) for pair in found.exchanged],
         "poses": found.poses,
         **({"pictures": list(found.names)} if found.names else {}),
@@ -125,7 +127,7 @@ def _show(found: HandEyeCalibrated) -> None:
         f" the board's pose; {1e3 * result.held_out_m:.2f} mm,"
         f" {math.degrees(result.held_out_rad):.3f} degrees where a pose was left out"
     )
-    used = found.poses - len(result.outliers)
+    used = found.poses - len(result.outliers) - len(result.copies)
     say(f"poses        {used} of {found.poses} believed")
     for i in result.outliers:
         partner = next((set(p) - {i} for p in found.exchanged if i in p), None)

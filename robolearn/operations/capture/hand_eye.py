@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from robolearn.calibration.hand_eye import ContradictionError, PosePairs
 from robolearn.calibration.hand_eye_causes import calibrate, doubts, exchanged, stamped_late
+from robolearn.calibration.pose_pairs import ContradictionError, PosePairs
 from robolearn.capture.board_depth import depth_problem
 from robolearn.capture.board_views import (
     HandEyePairs,

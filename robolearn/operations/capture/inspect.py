@@ -53,9 +53,10 @@ def _by_board(capture: Capture, errors: list[str], warnings: list[str], told: li
         except RobolearnError as error:
             errors.append(str(error))
             continue
-        half = 1e3 * found.found.half_m.max()
+        half, used = 1e3 * found.found.half_m.max(), found.poses - len(found.found.outliers)
+        used -= len(found.found.copies)
         told.append(
-            f"camera '{camera}': {found.poses - len(found.found.outliers)} of {found.poses}"
+            f"camera '{camera}': {used} of {found.poses}"
             f" hand-eye pictures agree, its place is known to +- {half:.2f} mm"
         )
         warnings += [

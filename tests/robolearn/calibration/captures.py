@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 from scipy.spatial.transform import Rotation as Turn
 
-from robolearn.calibration.hand_eye import PosePairs, Setup, inverses
+from robolearn.calibration.pose_pairs import PosePairs, Setup, inverses
 from robolearn.geometry import Pose, pose
 
 _K = np.array([[600.0, 0.0, 320.0], [0.0, 600.0, 240.0], [0.0, 0.0, 1.0]])
