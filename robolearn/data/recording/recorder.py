@@ -72,10 +72,10 @@ class DraftRecorder:
     """A subscriber of the loop that writes episodes aside; :class:`EpisodeRecorder` is one that
     commits them, too.
 
-    A finished episode waits for :meth:`finished` or :meth:`discard`; ``load`` is the back-pressure
-    of the last one. ``live``: record on a thread, and so that a killed recording is recoverable
-    (as far as it was flushed, every ``flush_s``), which robots and people need; else in the loop,
-    which costs a simulation less. ``codecs``: how cameras are stored, by name
+    A finished episode waits for :meth:`finished` or :meth:`discard`. ``live``: record on a thread,
+    and so that a killed recording is recoverable (as far as it was flushed, every ``flush_s``),
+    which robots and people need; else in the loop, which costs a simulation less. ``codecs``: how
+    cameras are stored, by name
     (``{"top/image": "jpeg:90"}``); the others as :func:`default_codec` says.
     """
 
@@ -94,7 +94,7 @@ class DraftRecorder:
         keep_interrupted: bool = False,
     ) -> None:
         self.codecs = camera_codecs(spec, codecs or {})
-        self.load = RecorderLoad(0, 0)
+        self._load = RecorderLoad(0, 0)
         self._drafts, self._spec, self._live = drafts, spec, live
         self._task_text, self._operator = task_text, operator
         self._kind: EpisodeKind = kind
@@ -103,6 +103,16 @@ class DraftRecorder:
         self._git, self._versions = git_revision(), library_versions()
         self._take: Take | None = None
         self._finished: FinishedEpisode | None = None
+
+    @property
+    def load(self) -> RecorderLoad:
+        """The back-pressure of the episode that runs, else of the last one that ended."""
+        return self._load if self._take is None else self._take.load
+
+    @property
+    def undecided(self) -> bool:
+        """Whether an episode runs, or waits."""
+        return self._take is not None or self._finished is not None
 
     def on_start(self, episode: EpisodeHeader) -> None:
         """Begin a draft; an undecided finished episode is discarded."""
@@ -131,7 +141,7 @@ class DraftRecorder:
     def end(self, outcome: Outcome, *, flush: bool) -> None:
         """:meth:`on_end`; ``flush``: what waits survives a kill (``live``)."""
         take = self._running()
-        self.load = take.finish(flush=flush)
+        self._load = take.finish(flush=flush)
         notes = dataclasses.asdict(self.load) | take.assembler.notes()
         provenance = dict(take.meta.provenance) | {"recorder": notes}
         meta = dataclasses.replace(take.meta, outcome=outcome, provenance=provenance)
@@ -272,8 +282,13 @@ class EpisodeRecorder:
 
     @property
     def load(self) -> RecorderLoad:
-        """The back-pressure of the last episode."""
+        """The back-pressure of the episode that runs, else of the last one that ended."""
         return self._recorder.load
+
+    @property
+    def lost_frames(self) -> int:
+        """Of the committed episodes, and of the one that runs or waits."""
+        return self.total.lost_frames + (self.load.lost_frames if self._recorder.undecided else 0)
 
     def on_start(self, episode: EpisodeHeader) -> None:
         """Begin a draft; an undecided finished episode is discarded."""

@@ -62,6 +62,11 @@ class Take(Protocol):
         """What came in so far."""
         ...
 
+    @property
+    def load(self) -> RecorderLoad:
+        """The back-pressure so far."""
+        ...
+
     def put(self, tick: Tick) -> None:
         """One more tick."""
         ...
@@ -88,6 +93,11 @@ class PlainTake:
         self.meta, self.draft = meta, draft
         self.assembler = EpisodeAssembler(spec, draft)
 
+    @property
+    def load(self) -> RecorderLoad:
+        """Nothing waits, and nothing is lost."""
+        return RecorderLoad(0, 0)
+
     def put(self, tick: Tick) -> None:
         """Take a tick in."""
         self.assembler.add(tick)
@@ -98,7 +108,7 @@ class PlainTake:
     def finish(self, *, flush: bool) -> RecorderLoad:
         """Everything is there already, and nothing was lost."""
         del flush
-        return RecorderLoad(0, 0)
+        return self.load
 
     def cancel(self) -> None:
         """Nothing runs that could be stopped."""
@@ -129,6 +139,11 @@ class LiveTake:
         self._thread = threading.Thread(target=self._write, name="recorder", daemon=True)
         self._thread.start()
 
+    @property
+    def load(self) -> RecorderLoad:
+        """Most ticks that waited at once so far, and frames that were dropped."""
+        return RecorderLoad(self._max_waiting, self._lost)
+
     def put(self, tick: Tick) -> None:
         """Queue a tick; frames over the limit become missing ones."""
         self._raise()
@@ -152,7 +167,7 @@ class LiveTake:
         self._raise()
         if flush:
             self._flush()
-        return RecorderLoad(self._max_waiting, self._lost)
+        return self.load
 
     def settle(self) -> None:
         """Wait until everything queued is written and flushed; the thread goes on."""

@@ -271,6 +271,7 @@ class _Chosen:
             max_steps=self.max_steps,
             start=self.start,
             provenance=provenance,
+            task_params=cell.task_params,
             arm=env,
             clear=functools.partial(why_not_cleared, env, cell),
             eye=functools.partial(cell_eye, cell),

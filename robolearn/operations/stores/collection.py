@@ -357,11 +357,9 @@ class SessionQuality:
     def __init__(self, store: EpisodeStore, recorder: EpisodeRecorder) -> None:
         self._watch, self._recorder = QualityWatch(store), recorder
         self._verdict: Verdict | None = None
-        self._lost = 0
 
     def judge(self) -> tuple[str, ...]:
         """What is wrong with the episode that waits, and what to do."""
-        self._lost = self._recorder.load.lost_frames
         self._verdict = self._watch.judge(self._recorder.waiting())
         return tuple(f"{r.text}: {r.advice}" for r in self._verdict.remarks)
 
@@ -369,12 +367,11 @@ class SessionQuality:
         """It is an earlier one from now on; what the person says of it is an annotation."""
         if solved is not None:
             self._recorder.annotate(Annotation((episode,), default_author(), success=solved))
-        self._lost = 0
         if self._verdict is not None:
             self._watch.keep(self._verdict)
             self._verdict = None
 
     @property
     def lost_frames(self) -> int:
-        """Of the kept episodes, and of the one that was looked at last."""
-        return self._recorder.total.lost_frames + self._lost
+        """Of the kept episodes, and of the one that runs or waits."""
+        return self._recorder.lost_frames

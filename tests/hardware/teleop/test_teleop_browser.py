@@ -92,7 +92,9 @@ def view(phase: Any = "running", **more):
     )
 
 
-def test_a_drawn_pointer_path_becomes_an_episode(tab, tmp_path):
+@contextlib.contextmanager
+def pusht_session():
+    """A session of one Push-T episode by the page, on a thread: device and keeper."""
     env, keeper = make_world("pusht_reference"), Keeper()
     device = BrowserDevice(layout_of(Surroundings(task="pusht", spec=env.spec)))
     start = Condition("drawn", 0, {TOOL: (0.1, 0.1), BLOCK: (0.25, 0.32, 0.6)})
@@ -101,6 +103,20 @@ def test_a_drawn_pointer_path_becomes_an_episode(tab, tmp_path):
     thread = threading.Thread(target=session.run)
     thread.start()
     try:
+        yield device, keeper
+    finally:
+        device.close()
+        thread.join(timeout=10)
+    env.close()
+
+
+def travelled(keeper, name):
+    """Where something was at every step of what was recorded ``[n, 2]`` [m]."""
+    return np.array([t.observation.value(name)[:2] for t in keeper.ticks])
+
+
+def test_a_drawn_pointer_path_becomes_an_episode(tab, tmp_path):
+    with pusht_session() as (device, keeper):
         tab.open(device.url)
         tab.wait_for("document.title.startsWith('Ready')")
         box = tab.evaluate(
@@ -128,20 +144,47 @@ def test_a_drawn_pointer_path_becomes_an_episode(tab, tmp_path):
         tab.wait_for("document.title.startsWith('Finished')")
         tab.screenshot(tmp_path / "done.png")
         assert tab.errors == []
-    finally:
-        device.close()
-        thread.join(timeout=10)
-    env.close()
     assert keeper.verdict == "keep"
     assert keeper.ends[0].reason == "operator"
     sources = [t.command.source for t in keeper.ticks]
     assert sources[0] == "hold"
     assert sources[-1] == "hold"
     assert "human:browser" in sources
-    tool = np.array([t.observation.value(TOOL) for t in keeper.ticks])
-    block = np.array([t.observation.value(BLOCK) for t in keeper.ticks])
+    tool, block = travelled(keeper, TOOL), travelled(keeper, BLOCK)
     assert np.linalg.norm(tool[-1] - tool[0]) > 0.15
-    assert np.linalg.norm(block[-1, :2] - block[0, :2]) > 0.005
+    assert np.linalg.norm(block[-1] - block[0]) > 0.005
+
+
+def test_keys_alone_lead_a_point(tab):
+    with pusht_session() as (device, keeper):
+        tab.open(device.url)
+        tab.wait_for("document.title.startsWith('Ready')")
+        tab.key(" ")
+        tab.wait_for("document.title.startsWith('Recording')")
+        tab.hold("keyDown", "w")
+        tab.wait_for("link.view.engaged && link.view.tool.at[1] > 0.2")
+        tab.hold("keyDown", "d")
+        tab.wait_for("link.view.tool.at[0] > 0.13")
+        tab.hold("keyUp", "d")
+        # Never off the table, however long a key is held.
+        tab.wait_for("hands.xy[1] === link.scene.high[1]")
+        tab.hold("keyUp", "w")
+        tab.wait_for("$('held').textContent === 'holds'")
+        # A hold that the focus takes away stops, though the key's release goes elsewhere.
+        tab.hold("keyDown", "s")
+        tab.wait_for("link.view.engaged")
+        tab.evaluate("window.dispatchEvent(new Event('blur'))")
+        tab.wait_for("!link.view.engaged && !hands.state().held")
+        tab.key("Enter")
+        tab.wait_for("document.title.startsWith('Finished')")
+        assert tab.errors == []
+    tool = travelled(keeper, TOOL)
+    sources = [t.command.source for t in keeper.ticks]
+    assert sources[0] == "hold"
+    assert "human:browser" in sources
+    assert tool[:, 1].max() > 0.25
+    # A held key is a speed: the tool does not jump.
+    assert np.linalg.norm(np.diff(tool, axis=0), axis=1).max() < 0.06
 
 
 def test_an_arm_is_driven_by_pads_and_keys(arm, tab, tmp_path):

@@ -1,19 +1,34 @@
 "use strict";
 // Joins the parts: what the hands do is told at every beat, and at once when they let go.
 const hands = {
-  away: document.hidden, inside: false, xy: [0, 0],
+  away: document.hidden, inside: false, xy: [0, 0], keyed: false,
+  // How fast held keys lead a point [m/s].
+  SPEED: 0.2,
   state() {
     const away = this.away;
-    if (link.scene.control === "point") return { held: this.inside && !away, away, xy: this.xy };
+    if (link.scene.control === "point") return { held: (this.inside || this.keyed) && !away, away, xy: this.xy };
     if (tilt.driving) return { held: !away, away, turn: tilt.pose() };
     const pad = pads.twist(), key = keys.twist(), stick = gamepad.twist();
     const twist = pad.map((value, i) => (link.scene.free[i] ? pads.clip(value + key[i] + stick[i]) : 0));
     return { held: !away && !gamepad.quiet, away, twist };
   },
-  beat() { gamepad.poll(this.away || !link.driving); panel.put("gamepad", gamepad.text()); this.tell(false); },
+  beat() { gamepad.poll(this.away || !link.driving); panel.put("gamepad", gamepad.text()); this.lead(link.scene.beat_ms / 1e3); this.tell(false); },
+  // Held keys lead the point on from where the pointer is, or from the tool, for so long.
+  lead(seconds) {
+    const { scene, view } = link;
+    if (!scene || scene.control !== "point") return;
+    const [ahead, left] = keys.twist(), keyed = !this.away && !!view && !!view.tool && (ahead !== 0 || left !== 0);
+    if (keyed && !this.keyed && !this.inside) this.xy = view.tool.at.slice(0, 2);
+    if (keyed) {
+      const step = drawing.placed([-left * this.SPEED * seconds, ahead * this.SPEED * seconds]);
+      this.xy = this.xy.map((value, i) => Math.min(scene.high[i], Math.max(scene.low[i], value + step[i])));
+    }
+    if (keyed || this.keyed) drawing.pointer = keyed || this.inside ? this.xy : null;
+    this.keyed = keyed;
+  },
   tell(urgent) { if (link.scene) link.hand(this.state(), urgent); },
   // Whatever was held is let go of: a key whose release goes elsewhere must not go on moving the arm.
-  release() { this.inside = false; drawing.pointer = null; keys.release(); pads.release(); tilt.release(); gamepad.release(); this.tell(true); panel.show(); },
+  release() { this.inside = this.keyed = false; drawing.pointer = null; keys.release(); pads.release(); tilt.release(); gamepad.release(); this.tell(true); panel.show(); },
   leave() { this.away = true; this.release(); },
   back() { if (this.away && !document.hidden) { this.away = false; panel.show(); } },
   move(event) {
@@ -55,7 +70,7 @@ link.onlook = (message) => look.show(message);
 link.onchange = () => panel.show();
 gamepad.onsaid = say; gamepad.onmove = () => hands.tell(true);
 gamepad.onopening = (opening) => { if (link.scene.gripper) link.send({ type: "gripper", opening }); };
-keys.onsaid = say; keys.ongrip = grip; keys.onmove = () => hands.tell(true); keys.onstop = () => hands.release();
+keys.onsaid = say; keys.ongrip = grip; keys.onmove = () => { hands.lead(0); hands.tell(true); }; keys.onstop = () => hands.release();
 for (const button of document.querySelectorAll("button")) {
   // The focus stays where it was: space starts, it does not press the last button again.
   button.addEventListener("mousedown", (event) => event.preventDefault());

@@ -27,7 +27,7 @@ const panel = {
     const away = "This page has lost the focus: click it to drive";
     if (!point) return [title, `The arm holds its place: ${view.note || "wait"}.`, hands.away ? away : ""];
     return [title, "The tool holds its place until you take it.",
-      hands.inside ? "Move the pointer onto the blue disc to take it" : "The pointer left the table: the tool holds"];
+      hands.inside ? "Move the pointer onto the blue disc to take it" : "Point at the blue disc, or hold an arrow key"];
   },
   put(id, text) { if ($(id).textContent !== text) $(id).textContent = text; },
   show() {

@@ -162,8 +162,11 @@ def test_a_slow_disk_never_blocks_the_loop_and_lost_frames_are_marked(
         recorder.on_start(HEADER)
         for k in range(10):  # returns although nothing can be written
             recorder.on_tick(make_tick(k, last=k == 9))
+        # Told while it is recorded, not when it is too late.
+        assert recorder.lost_frames == 7
         gate.set()
         recorder.on_end(END)
+        assert recorder.lost_frames == 7
     assert recorder.load.lost_frames == 7
     assert recorder.load.max_waiting >= 9
     episode = store.read("ep_000000")

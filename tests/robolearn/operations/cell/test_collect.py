@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from robolearn.operations.collect import CollectConfig
 from robolearn.operations.deploy.operator import Unattended
 from robolearn.operations.pictures.overlay import StartOverlay
 from robolearn.operations.stores.collect_options import CellOptions, CollectOptions
-from robolearn.operations.stores.collection import CollectListener
+from robolearn.operations.stores.collection import CollectListener, Place
 from tests.hardware.env.test_real_env_tool import cell
 from tests.hardware.teleop.answering import Answering
 
@@ -107,6 +108,22 @@ def test_driving_a_cell_writes_nothing(
     teleoperate_on_cell(CollectConfig(robot=str(robot)), ALL_OF_IT, Unattended(agreed=True))
     assert set(tmp_path.iterdir()) == before
     assert not any(v.recording for v in person.views)
+
+
+def test_the_page_draws_the_goal_of_this_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    person, places = Person(ready=["quit"]), list[Place]()
+
+    def opened(_config: object, _who: object, place: Place, *_: object) -> Person:
+        places.append(place)
+        return person
+
+    goal = {"goal": [0.1, 0.2, 0.3]}
+    monkeypatch.setattr(
+        cell_collect, "load_cell", lambda _: dataclasses.replace(cell(), task_params=goal)
+    )
+    monkeypatch.setattr(cell_collect, "open_device", opened)
+    teleoperate_on_cell(CollectConfig(robot="cell.yaml"), ALL_OF_IT, Unattended(agreed=True))
+    assert [place.task_params for place in places] == [goal]
 
 
 def test_what_cannot_be_done_is_refused_before_anything_is_connected(

@@ -1,4 +1,4 @@
-"""How often 'robolearn explain' finds what is wrong: ``python -m tests.benchmarks.bench_causes N``.
+"""How often 'robolearn explain' finds what is wrong: ``python -m tests.benchmarks.causes_found N``.
 
 Synthetic worlds (``tests/eval/trust/causes``): five policies, three parameters of which one moves
 nothing, five rollouts of every start. N scenes in which nothing is wrong, and N with friction off

@@ -1,4 +1,4 @@
-"""Do both forms of one reality agree? ``python -m tests.benchmarks.bench_reality [TRIALS] [TASK]``.
+"""Do both forms of one reality agree? ``python -m tests.benchmarks.reality_forms [TRIALS] [TASK]``.
 
 The task's expert acts under the same starts in ``reality/TASK`` (in process) and in the lab behind
 the wire protocols, with the same hidden physics and drivetrain (one file, one seed). It prints both
