@@ -12,25 +12,22 @@ itself, and where something is wrong with it that should be known before it is k
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
 
 from hardware.teleop.agent import TeleopAgent
 from hardware.teleop.attended import AttendedEnv, Said
-from hardware.teleop.axes import Eye
-from hardware.teleop.config import MappingConfig
-from hardware.teleop.device import Key, Look, Phase, TeleopDevice, View
+from hardware.teleop.device import Key, Look, Phase, TeleopDevice
 from hardware.teleop.key_watch import KeyWatch
-from hardware.teleop.recorded import Recorder, Reviewer
-from hardware.teleop.seen import CameraWatch, QuickLook, Wanted, view_of, with_start
+from hardware.teleop.seen import CameraWatch, QuickLook, view_of, with_start
+from hardware.teleop.session_config import Corrected, Recorder, Reviewer, SessionConfig
 from robolearn.agents.take_over import TakeOver
-from robolearn.contracts import Agent, Inference, Subscriber
+from robolearn.contracts import Agent, Subscriber
 from robolearn.errors import RobotConnectionError, RobotError, SafetyStopError, StartError
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
@@ -57,43 +54,6 @@ _HOLD_IT = "Hold the arm: at the start key it gives way."
 _LOOK_S = 0.1
 # The disk is looked at so often [ticks].
 _DISK_EVERY = 50
-
-
-def _no_view(view: View) -> None:
-    """Where nobody looks."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionConfig:
-    """What to record. ``condition`` makes the start of an attempt from its seed; ``max_steps`` 0:
-    until a key ends it.
-    """
-
-    episodes: int
-    max_steps: int
-    seed: int
-    task: str
-    env_name: str
-    condition: Callable[[int], Condition]
-    provenance: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    poll_s: float = 0.02
-    mapping: MappingConfig = field(default_factory=MappingConfig)
-    # Of the camera that the mapping names.
-    eye: Eye | None = None
-    # Shows where things belong while they are placed.
-    wanted: Wanted | None = None
-    # Whatever the device shows is told here, too.
-    on_view: Callable[[View], None] = _no_view
-    # What is left of the disk that is recorded to [bytes].
-    disk_free: Callable[[], int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Corrected:
-    """A policy that drives until the person touches the device, and what computes it."""
-
-    policy: Agent
-    inference: Inference
 
 
 class TeleopSession:
@@ -270,7 +230,7 @@ class TeleopSession:
 
     def _ready(self, condition: Condition) -> bool:
         """Reset, and wait for the person to start; False where they quit."""
-        while True:
+        while not self._quitting:
             self._decided, self._best, self._steps = None, 0.0, 0
             self._judged, self._condition = None, condition
             there = self._reset(condition)
@@ -287,6 +247,7 @@ class TeleopSession:
                 return True
             if not there:
                 self._clear()
+        return False
 
     def _reset(self, condition: Condition) -> bool:
         """To the start, unless something is wrong that the person has to see first."""
@@ -298,9 +259,8 @@ class TeleopSession:
                 env.prepare(condition)
             else:
                 self._show("resetting", "The arm moves to the start.", ("stop",))
-                with KeyWatch(self._device, env.arm.estop, self._config.poll_s) as self._watch:
+                with self._busy() as self._watch:
                     env.prepare(condition)
-                self._quitting = self._watch.quitting
             self._observation = env.observe()
             self._take(env.outcome())
         except RobotConnectionError:
@@ -310,9 +270,31 @@ class TeleopSession:
             return False
         finally:
             self._watch = None
-        # Whatever was pressed before it could be seen is not meant, but for the end.
-        self._quitting = self._quitting or "quit" in self._device.pressed()
-        return True
+        # Whatever was pressed before it could be seen is not meant, but for a stop and the end.
+        pressed = self._pressed()
+        self._quitting = self._quitting or "quit" in pressed
+        return not self._error
+
+    @contextlib.contextmanager
+    def _busy(self) -> Generator[KeyWatch | None]:
+        """While the program is busy an arm may be stopped, and the end asked for."""
+        arm = self._env.arm
+        if arm is None:
+            yield None
+            return
+        with KeyWatch(self._device, arm.estop, self._config.poll_s) as watch:
+            yield watch
+        self._quitting = self._quitting or watch.quitting
+
+    def _pressed(self) -> tuple[Key, ...]:
+        """Keys since the last look. A stop among them counts at once, whatever was pressed before
+        or after it.
+        """
+        pressed, arm = self._device.pressed(), self._env.arm
+        if "stop" in pressed and arm is not None:
+            arm.estop()
+            self._error, self._latched = "emergency stop by key", True
+        return pressed
 
     def _home(self) -> None:
         """The arm goes to where it rests; the person may stop it as anywhere else."""
@@ -321,7 +303,7 @@ class TeleopSession:
             return
         self._show("resetting", "The arm goes home.", ("stop",))
         try:
-            with KeyWatch(self._device, arm.estop, self._config.poll_s):
+            with self._busy():
                 arm.home()
         except RobotError as error:
             self._fail(error)
@@ -345,6 +327,8 @@ class TeleopSession:
             raise
         except RobotError as error:
             self._fail(error)
+        # One that was asked for meanwhile was not cleared.
+        self._quitting = self._quitting or "quit" in self._pressed()
 
     def _fail(self, error: RobotError) -> None:
         self._error = str(error)
@@ -360,12 +344,16 @@ class TeleopSession:
         if recorder is None:
             return "quit" if decided == "quit" else "discard"
         if decided not in ("discard", "redo", "quit"):
-            self._warnings = () if self._reviewer is None else self._reviewer.judge()
+            if self._reviewer is not None:
+                with self._busy():
+                    self._warnings = self._reviewer.judge()
             if decided not in _KEEPING or self._warnings:
                 decided = self._review()
         if decided in _KEEPING:
-            return self._keep(recorder)
-        recorder.discard()
+            with self._busy():
+                return self._keep(recorder)
+        with self._busy():
+            recorder.discard()
         self._counts["discarded"] += 1
         again = "Press space to try the next one."
         if decided == "redo":
@@ -417,13 +405,13 @@ class TeleopSession:
             if time.monotonic() - shown_s >= _LOOK_S:
                 self._look(lambda: self._show(phase, message, keys))
                 shown_s = time.monotonic()
-            for key in self._device.pressed():
-                if key == "stop" and arm is not None:
-                    arm.estop()
-                    self._error, self._latched = "emergency stop by key", True
-                    if phase == "ready":
-                        return key
-                if key in allowed:
+            pressed = self._pressed()
+            stopped = "stop" in pressed and arm is not None
+            if stopped and phase == "ready":
+                return "stop"
+            for key in pressed:
+                # Nothing starts or is cleared by a key that came with a stop.
+                if key in allowed and not (stopped and key == "start"):
                     return key
             time.sleep(self._config.poll_s)
 

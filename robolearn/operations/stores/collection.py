@@ -19,7 +19,8 @@ from hardware.teleop.mapping import require_frame
 from hardware.teleop.measured_actions import PROVENANCE, MeasuredActions
 from hardware.teleop.registry import FREEDRIVE
 from hardware.teleop.seen import Wanted
-from hardware.teleop.session import Corrected, SessionConfig, TeleopSession
+from hardware.teleop.session import TeleopSession
+from hardware.teleop.session_config import Corrected, SessionConfig
 from robolearn.contracts import Agent, Env, Inference, Subscriber
 from robolearn.data.episode import EpisodeKind
 from robolearn.data.insight.verdict import Verdict

@@ -18,7 +18,8 @@ from hardware.teleop.devices.spacemouse import SpaceMouse, SpaceMouseConfig
 from hardware.teleop.measured_actions import MeasuredActions
 from hardware.teleop.operator import LeaderOperator, Operator
 from hardware.teleop.page.layout import layout_of
-from hardware.teleop.session import SessionConfig, TeleopSession
+from hardware.teleop.session import TeleopSession
+from hardware.teleop.session_config import SessionConfig
 from robolearn.arms.models import UR5E
 from robolearn.geometry import rotation_from_quat, yaw_of
 from robolearn.runtime import run_episode

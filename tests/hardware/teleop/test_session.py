@@ -12,7 +12,8 @@ import pytest
 
 from hardware.teleop.attended import Arm, AttendedEnv, LoopTiming
 from hardware.teleop.device import DeviceReading, Guided, Key, View
-from hardware.teleop.session import SessionConfig, TeleopSession
+from hardware.teleop.session import TeleopSession
+from hardware.teleop.session_config import SessionConfig
 from robolearn.data.markers import MARKER
 from robolearn.errors import (
     RobotConnectionError,

@@ -10,7 +10,8 @@ from hardware.teleop.attended import AttendedEnv
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import DeviceReading, TablePoint
 from hardware.teleop.devices.keyboard import status_line
-from hardware.teleop.session import SessionConfig, TeleopSession
+from hardware.teleop.session import TeleopSession
+from hardware.teleop.session_config import SessionConfig
 from robolearn.errors import SpecMismatchError
 from robolearn.pusht import BLOCK
 from robolearn.spec import SignalSpec

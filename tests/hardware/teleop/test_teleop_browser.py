@@ -22,7 +22,8 @@ from hardware.teleop.device import (
 )
 from hardware.teleop.devices.browser import BrowserConfig, BrowserDevice
 from hardware.teleop.page.layout import layout_of
-from hardware.teleop.session import SessionConfig, TeleopSession
+from hardware.teleop.session import TeleopSession
+from hardware.teleop.session_config import SessionConfig
 from robolearn.geometry import rotvec_from_rotation
 from robolearn.pusht import BLOCK, TABLE_SIZE_M, TOOL
 from robolearn.types import Condition

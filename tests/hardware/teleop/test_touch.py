@@ -23,7 +23,8 @@ from hardware.teleop.device import (
     TablePoint,
     View,
 )
-from hardware.teleop.session import Corrected, SessionConfig, TeleopSession
+from hardware.teleop.session import TeleopSession
+from hardware.teleop.session_config import Corrected, SessionConfig
 from hardware.teleop.touch import Touching
 from robolearn.agents.chunk import ChunkAgent
 from robolearn.agents.easing import EasingConfig
