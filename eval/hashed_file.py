@@ -53,7 +53,11 @@ def read_hashed(path: Path, kind: DocumentKind) -> tuple[str, dict[str, Any]]:
     that was edited since it was written.
     """
     values = dict(load_yaml(path))
-    said, digest = values.pop("hash", None), config_hash(values)
+    said = values.pop("hash", None)
+    try:
+        digest = config_hash(values)
+    except RecursionError as error:
+        raise ConfigError(f"'{path}' is no such document: {error}") from error
     found = (values.pop("format", None), values.pop("version", None))
     if found != (kind.format, kind.version):
         raise ConfigError(

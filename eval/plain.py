@@ -26,7 +26,7 @@ def read_mapping(path: Path) -> Mapping[str, Any]:
     """The JSON object in ``path``; raises :class:`DataError` that names the file."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"'{path}' is not valid JSON: {error}; run its stage again") from error
     if not isinstance(value, dict):
         raise DataError(f"'{path}' must hold a JSON object, got {type(value).__name__}")

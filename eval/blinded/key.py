@@ -55,11 +55,11 @@ class SealedKey:
         return _digest(self.nonce + self.of(alias).hash)[:16]
 
     def redact(self, text: str) -> str:
-        """``text`` without the names of policies; the words for all of them are the same."""
+        """``text`` without the names and aliases of policies; the words for all are the same."""
         words = {
             word
             for p in self.policies
-            for word in (p.source, str(Path(p.source).resolve()), p.name, p.hash)
+            for word in (p.source, str(Path(p.source).resolve()), p.name, p.hash, p.alias)
         } | {Path(p.source).name for p in self.policies}
         for word in sorted(filter(None, words), key=len, reverse=True):
             text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "(policy)", text)

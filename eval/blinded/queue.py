@@ -61,14 +61,19 @@ def standing(locked: LockedPlan, rows: Sequence[TrialRecord]) -> Standing:
     voids = sorted((at, n) for n, r in enumerate(rows, 1) if (at := voided_at(r)))
     last: dict[str, str] = {}
     for number, row in enumerate(rows, 1):
+        slot = _slot(locked, row, number)
+        due = waiting[slot.cell]
         before = [v for v in voids if v[1] < number and _moment(v[0]) <= _moment(row.started)]
         if own := voided_at(row):
             # It may have begun under a clock that went ahead, but before it was voided.
             before = [v for v in before if _moment(v[0]) < _moment(own)]
+        elif row.status == "voided" and due and due[0] == slot:
+            # So may one whose process died. It changes nothing, so that what was voided before it
+            # may as well be after it.
+            before = []
         for void in before:
             voids.remove(void)
             _again(plan, slots[rows[void[1] - 1].slot or 0], void[1], waiting, done)
-        slot = _slot(locked, row, number)
         due = waiting[slot.cell]
         if not due or due[0] != slot:
             wanted = f"it was the turn of slot {due[0].number}" if due else "all slots were done"

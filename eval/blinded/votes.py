@@ -92,7 +92,7 @@ def _read(path: Path) -> tuple[tuple[Vote, ...], str, int]:
         try:
             values = json.loads(line)
             said = values.pop("digest")
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise StoreCorruptError(f"'{path}', line {number}: not a vote ({error})") from error
         digest = _digest(digest, values)
         if said != digest:

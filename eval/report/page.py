@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from robolearn.data.names import shown
+
 _MIME = {".mp4": "video/mp4", ".jpg": "image/jpeg", ".svg": "image/svg+xml"}
 
 
@@ -38,8 +40,10 @@ class Plot:
 
 
 def text(value: object) -> str:
-    """Escaped text; ``n = 12`` and ``95 %`` are kept on one line."""
-    plain = str(value).replace(" = ", "\u00a0=\u00a0").replace(" %", "\u00a0%")
+    """Escaped text; ``n = 12`` and ``95 %`` are kept on one line, and characters that would turn
+    the direction of writing are written out.
+    """
+    plain = shown(str(value)).replace(" = ", "\u00a0=\u00a0").replace(" %", "\u00a0%")
     return html.escape(plain, quote=True)
 
 

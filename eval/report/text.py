@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 from eval.statistics.intervals import Estimate
 from eval.summary import AgreementKind, Result
 from robolearn.data.insight.effort import PEAK_N, Wear
+from robolearn.data.names import shown
 
 AGREEMENT_WORDS: Mapping[AgreementKind, str] = {
     "moved": "with itself, starts moved by 0.3 mm (ceiling)",
@@ -35,8 +37,8 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def reached(value: float, digits: int = 2) -> str:
     """A score of a trial that is not solved: below 1, and never rounded to it."""
-    shown = f"{value:.{digits}f}"
-    return shown if value >= 1 or float(shown) < 1 else f"> {1 - 10**-digits:.{digits}f}"
+    figure = f"{value:.{digits}f}"
+    return figure if value >= 1 or float(figure) < 1 else f"> {1 - 10**-digits:.{digits}f}"
 
 
 def reason_words(reason: str) -> str:
@@ -123,10 +125,20 @@ def wear_words(wear: Wear) -> str:
     return "; ".join(parts)
 
 
+def markdown_text(text: str) -> str:
+    """One line of Markdown that shows ``text`` as it is: names hold whatever people wrote."""
+    # Figures and intervals stay readable where a page is read as it is: "p < 0.01", "[0.2, 0.9]".
+    line = re.sub(r"&(?=#?\w+;)", "&amp;", " ".join(shown(text).split("\n")))
+    line = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line)
+    line = re.sub(r"([\\`*|~])", r"\\\1", line)
+    line = re.sub(r"\](?=[(\[:])", r"\\]", line)
+    return f"\\{line}" if line.startswith("#") else line
+
+
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table and an empty one; bars within cells are escaped."""
+    """Lines of a table and an empty one; what cells hold is text."""
 
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(str(c).replace("|", "\\|") for c in cells) + " |"
+        return "| " + " | ".join(markdown_text(str(c)) for c in cells) + " |"
 
     return [line(header), "|" + "---|" * len(header), *(line(r) for r in rows), ""]

@@ -1,10 +1,27 @@
-"""Checks a trial against itself: success, why the episode ended, and how far it came."""
+"""Checks a trial against itself: success, why the episode ended, how far it came, and whether its
+names can be shown.
+"""
 
 from __future__ import annotations
 
+from robolearn.data.names import steering
 from robolearn.types import TrialRecord
 
 SUCCESS = "success"
+# What reports print of a trial.
+_NAMES = ("policy", "env", "engine", "suite", "condition", "reason", "operator", "alias")
+
+
+def unshowable(record: TrialRecord) -> str:
+    """What is wrong with its names, in words that can be printed; empty: nothing."""
+    for name in _NAMES:
+        found = steering(getattr(record, name))
+        if found:
+            return (
+                f"its {name} has the control character {found} in it; expected a name of letters"
+                " that can be seen"
+            )
+    return ""
 
 
 def contradiction(record: TrialRecord) -> str:

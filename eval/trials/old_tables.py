@@ -55,10 +55,10 @@ def mapping_of(text: str, name: str, number: int, path: Path) -> dict[str, Any]:
     """The JSON mapping in a column of a row; :class:`StoreCorruptError` for anything else."""
     try:
         found: Any = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         found = error
     if not isinstance(found, dict):
-        reason = f"{found}" if isinstance(found, ValueError) else f"got {text[:60]!r}"
+        reason = f"{found}" if isinstance(found, Exception) else f"got {text[:60]!r}"
         raise StoreCorruptError(
             f"'{path}': '{name}' of trial {number} is no JSON mapping: {reason}. Restore the file"
             " from a copy, or evaluate again"
@@ -71,7 +71,7 @@ def lines_of(path: Path) -> tuple[TrialRecord, ...]:
     text = path.read_text(encoding="utf-8")
     try:
         return upgraded(json.loads(line) for line in text.splitlines() if line.strip())
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(
             f"'{path}' does not hold one trial of a deployment per line:"
             f" {type(error).__name__} {error}; mend the line or move the file away"

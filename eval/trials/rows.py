@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.trials import old_tables
-from eval.trials.checks import contradiction
+from eval.trials.checks import contradiction, unshowable
 from robolearn.errors import DataError, StoreCorruptError, StoreError
 from robolearn.types import TrialRecord
 
@@ -77,6 +77,9 @@ def select(names: Sequence[str]) -> str:
 
 def row_values(number: int, record: TrialRecord) -> tuple[Any, ...]:
     """The values of a row, checked; ``number`` counts in its digest."""
+    odd = unshowable(record)
+    if odd:
+        raise DataError(f"trial {number} cannot be written: {odd}")
     numbers = {k: float(getattr(record, k)) for k in NUMBERS} | dict(record.metrics)
     numbers |= {k: math.fsum(v) for k, v in record.achieved.items()} | dict(record.tolerance)
     bad = [k for k, v in numbers.items() if not math.isfinite(v)]
@@ -126,7 +129,12 @@ def record_of(row: Sequence[Any], path: Path, names: Sequence[str]) -> TrialReco
 
 
 def consistent(number: int, record: TrialRecord, path: Path) -> TrialRecord:
-    """The trial, unless it contradicts itself: :class:`StoreCorruptError`."""
+    """The trial, unless it contradicts itself or has names that cannot be shown:
+    :class:`StoreCorruptError`.
+    """
+    odd = unshowable(record)
+    if odd:
+        raise StoreCorruptError(f"'{path}': trial {number} cannot be shown: {odd}")
     wrong = contradiction(record)
     if wrong:
         raise StoreCorruptError(

@@ -15,6 +15,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -23,6 +24,7 @@ from eval.statistics.intervals import wilson
 from eval.trust.signature import Signature, require_signed
 from eval.trust.verdict import Verdict
 from robolearn.config import from_dict, to_dict
+from robolearn.data.names import steering
 from robolearn.errors import CertificateError, ConfigError
 
 FORMAT = "robolearn certificate 3"
@@ -34,6 +36,7 @@ LEVEL = 0.95
 # Clocks of two computers differ by less.
 _CLOCKS = dt.timedelta(minutes=10)
 _ROUNDING = 1e-9
+_QUOTED = 400
 
 Drift = Literal["not measured", "unmoved", "not told", "moved"]
 
@@ -292,7 +295,7 @@ def read_certificate(path: Path, now: dt.datetime) -> Issued:
     if raw.get("format") != FORMAT:
         raise CertificateError(
             f"'{path}' is no certificate of this version: expected the format '{FORMAT}', got"
-            f" {raw.get('format')!r}; certify again"
+            f" {str(raw.get('format'))[:60]!r}; certify again"
         )
     values = raw.get("certificate")
     try:
@@ -300,7 +303,11 @@ def read_certificate(path: Path, now: dt.datetime) -> Issued:
         signed = raw.get("signature")
         signature = None if signed is None else from_dict(Signature, signed, f"{path}: signature")
     except (ConfigError, TypeError, AttributeError) as error:
-        raise CertificateError(f"'{path}' is no certificate: {error}") from error
+        # It may quote whatever stands there.
+        raise CertificateError(f"'{path}' is no certificate: {str(error)[:_QUOTED]}") from error
+    odd = _steering(values)
+    if odd:
+        raise CertificateError(f"'{path}' cannot be shown: it has the control character {odd}")
     digest = digest_of(values)
     if raw.get("digest") != digest:
         raise CertificateError(
@@ -331,6 +338,17 @@ def _read(path: Path) -> Mapping[str, Any]:
     if not isinstance(raw, dict):
         raise CertificateError(f"'{path}' is no certificate: expected a JSON object")
     return cast("Mapping[str, Any]", raw)
+
+
+def _steering(values: Any) -> str:
+    """The first character of any text that must not reach a terminal or a page; "": none."""
+    if isinstance(values, str):
+        return steering(values)
+    if isinstance(values, dict):
+        return next(filter(None, map(_steering, chain.from_iterable(values.items()))), "")
+    if isinstance(values, list):
+        return next(filter(None, map(_steering, values)), "")
+    return ""
 
 
 def _no_number(word: str) -> float:

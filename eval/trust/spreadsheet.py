@@ -12,6 +12,7 @@ from pathlib import Path
 from eval.spreadsheet import number, read_lines
 from eval.trust.outcomes import Outcomes
 from eval.trust.tables import PolicyPair, TaskTable
+from robolearn.data.names import plain_name
 from robolearn.errors import DataError
 
 NAMES = ("task", "policy")
@@ -30,8 +31,6 @@ _MOST = 2**53
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}([.,' \u00a0\u202f\u2019]\d{3})+", re.ASCII)
 # All pairs of so many policies take about a minute.
 _MOST_POLICIES = 5_000
-# Classes of characters that set the direction of those that follow (Unicode, annex 9).
-_TURNS = frozenset(("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"))
 # Rates are printed with three digits; a score that is further from its counts is another number.
 _ROUNDED = 0.0051
 
@@ -157,25 +156,10 @@ def _check_columns(path: Path, columns: Sequence[str], head: Sequence[str]) -> N
 
 
 def _name(cells: _Cells, column: str) -> str:
-    # The same letters may be written by different code points.
-    text = " ".join(unicodedata.normalize("NFC", cells.text(column)).split())
-    if not text:
-        raise DataError(f"{cells.where}: {column} is empty; expected a name")
-    # They steer a terminal, or turn round what follows them; nobody sees them in a table.
-    odd = next(
-        (
-            c
-            for c in text
-            if unicodedata.category(c) == "Cc" or unicodedata.bidirectional(c) in _TURNS
-        ),
-        None,
-    )
-    if odd is not None:
-        raise DataError(
-            f"{cells.where}: {column} has the control character U+{ord(odd):04X} in it; expected a"
-            " name of letters that can be seen"
-        )
-    return text
+    try:
+        return plain_name(cells.text(column))
+    except ValueError as error:
+        raise DataError(f"{cells.where}: {column} {error}") from error
 
 
 def _outcomes(cells: _Cells, side: str) -> Outcomes:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 
 from robolearn.contracts import PolicySpec
+from robolearn.data.names import plain_name, steering
 from robolearn.errors import DataError, InferenceError
 from robolearn.inference.channel_client import Channel
 from robolearn.inference.checked import check_output
@@ -17,6 +18,18 @@ from robolearn.inference.policy_process import policy_spec_from
 from robolearn.types import PolicyInput, PolicyOutput
 
 log = logging.getLogger(__name__)
+
+
+def _told(meta: Mapping[str, object]) -> tuple[str, str]:
+    """What a server calls its policy, and the hash of it; ValueError for what cannot be shown."""
+    try:
+        name = plain_name(str(meta.get("name", "")))
+    except ValueError as error:
+        raise ValueError(f"what it calls its policy {error}") from error
+    digest = str(meta.get("hash", ""))
+    if steering(digest):
+        raise ValueError(f"the hash of its policy has the control character {steering(digest)}")
+    return name, digest
 
 
 class RemoteInference:
@@ -34,11 +47,10 @@ class RemoteInference:
         hello = self._channel.hello
         try:
             self.spec: PolicySpec = policy_spec_from(hello)
+            self.name, self.policy_hash = _told(hello.meta)
         except (KeyError, TypeError, ValueError, InferenceError) as error:
             self._channel.close()
             raise InferenceError(f"{url} is no policy server: {error}") from error
-        meta: Mapping[str, object] = hello.meta
-        self.name, self.policy_hash = str(meta.get("name", "")), str(meta.get("hash", ""))
         self._wake = threading.Condition()
         self._waiting: dict[int, PolicyInput] = {}
         self._done: dict[int, PolicyOutput] = {}

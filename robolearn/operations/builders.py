@@ -191,6 +191,13 @@ def executed_as(
     return (f"{name}+{how}", f"{digest}{suffix}+{how}") if how else (name, digest + suffix)
 
 
+def run_hash_of(policy_hash: str) -> str:
+    """The run's own hash in that of a policy as trials have it: what :func:`executed_as` put behind
+    it, left out.
+    """
+    return policy_hash.partition("+")[0].partition("-")[0]
+
+
 def policy_labels(runs: Sequence[str | Path]) -> tuple[str, ...]:
     """What run directories are called in results: the folder's name, with the one around it where
     several have the same; "" for a server, which says itself what its policy is called.

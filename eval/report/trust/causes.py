@@ -8,7 +8,7 @@ from typing import Any
 
 from eval.plain import plain_values
 from eval.report.page import code, details, note, paragraph, table
-from eval.report.text import estimate_text, markdown_table, p_text, sentence
+from eval.report.text import estimate_text, markdown_table, markdown_text, p_text, sentence
 from eval.trust.causes.report import CausesReport, ParameterFinding
 
 
@@ -165,15 +165,18 @@ def causes_lines(report: CausesReport) -> list[str]:
 
 def causes_markdown(report: CausesReport) -> list[str]:
     """A section of a Markdown page."""
-    lines = ["", f"### What is wrong with {report.world}?", "", f"{headline(report)}.", ""]
+    lines = ["", f"### What is wrong with {markdown_text(report.world)}?", ""]
+    lines += [f"{markdown_text(headline(report))}.", ""]
     lines += [
-        f"{gap_words(report)}.",
+        f"{markdown_text(gap_words(report))}.",
         "",
         *markdown_table(PARAMETER_HEADER, parameter_rows(report)),
     ]
     lines += markdown_table(MIXED_HEADER, mixed_rows(report))
-    lines += [f"* not shifted: {name}: {why}" for name, why in report.left_out.items()]
-    return lines + [f"* {a.words}: `{a.command}`" for a in advice(report)]
+    lines += [
+        f"* not shifted: {markdown_text(f'{name}: {why}')}" for name, why in report.left_out.items()
+    ]
+    return lines + [f"* {markdown_text(a.words)}: `{a.command}`" for a in advice(report)]
 
 
 def causes_section(report: CausesReport) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eval.plain import plain_values
-from eval.report.text import estimate_text, markdown_table, number
+from eval.report.text import estimate_text, markdown_table, markdown_text, number
 from eval.report.trust.beside import panel_lines, panels
 from eval.report.trust.causes import causes_document, causes_lines, causes_markdown
 from eval.trust.estimates import RealEstimate
@@ -108,12 +108,12 @@ def trust_lines(report: TrustReport) -> list[str]:
 
 def trust_markdown(report: TrustReport, title: str) -> str:
     """The report as a Markdown page."""
-    lines = [f"# {title}", ""]
-    lines += [f"* **{t.task}**: {t.judgement.verdict}" for t in _every(report)]
+    lines = [f"# {markdown_text(title)}", ""]
+    lines += [f"* **{markdown_text(t.task)}**: {t.judgement.verdict}" for t in _every(report)]
     for t in _every(report):
-        first, why, *more = _head(t)
-        lines += ["", f"## {t.task}", "", f"{first}.", "", f"{why.strip()}.", ""]
-        lines += [f"{line.strip()}.\n" for line in more]
+        first, why, *more = (markdown_text(line.strip()) for line in _head(t))
+        lines += ["", f"## {markdown_text(t.task)}", "", f"{first}.", "", f"{why}.", ""]
+        lines += [f"{line}.\n" for line in more]
         lines += markdown_table(HEADER, measure_rows(t))
         lines += markdown_table(POLICY_HEADER, policy_rows(t))
         if t.agreement:
@@ -123,12 +123,24 @@ def trust_markdown(report: TrustReport, title: str) -> str:
         if t.off_policy:
             lines += markdown_table(OFF_POLICY_HEADER, off_policy_rows(t))
         for panel in panels(t):
-            lines += [f"**{panel.title}**", "", *markdown_table(panel.header, panel.rows)]
-            lines += [*(f"* {said}" for said in panel.said), ""]
-        lines += [f"* {sentence}" for sentence in remarks(t, short=True)]
+            lines += [
+                f"**{markdown_text(panel.title)}**",
+                "",
+                *markdown_table(panel.header, panel.rows),
+            ]
+            lines += [*(f"* {markdown_text(said)}" for said in panel.said), ""]
+        lines += [f"* {markdown_text(sentence)}" for sentence in remarks(t, short=True)]
         lines += [] if t.causes is None else causes_markdown(t.causes)
-    lines += ["", "## How to read this", "", report.rule, "", f"{report.convention}.", ""]
-    lines += [f"* {n}" for n in (*mean_lines(report), *report.notes)]
+    lines += [
+        "",
+        "## How to read this",
+        "",
+        markdown_text(report.rule),
+        "",
+        f"{markdown_text(report.convention)}.",
+        "",
+    ]
+    lines += [f"* {markdown_text(n)}" for n in (*mean_lines(report), *report.notes)]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -122,9 +122,11 @@ def _like(args: Args, like: Path) -> int:
 
         found = evaluate_like(runs, like, args.out, args.options, args.execution, how, show)
     if args.json:
-        print_json({"trials": len(found.trials), "real": found.real, "alone": list(found.alone)})
+        told = {"trials": len(found.trials), "real": found.real, "alone": list(found.alone)}
+        print_json({**told, "drawn": found.drawn})
         return 0
     say(f"{len(found.trials)} simulated trials from the starts of {found.real} real ones")
+    say(found.drawn)
     if found.alone:
         say(f"real trials of {', '.join(found.alone)} were not simulated")
     stands = f" --real-world {args.real_world}" if args.real_world else ""

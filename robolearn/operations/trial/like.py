@@ -54,7 +54,8 @@ class LikeOptions:
 
     # Rollouts from the start of every real trial.
     rollouts: int = 5
-    # Standard deviations of the measured starts: positions [m], angles [rad].
+    # How exactly starts were measured, standard deviations of positions [m], angles [rad]; no cell
+    # says it of its tracker, so that these are assumed until somebody measured them.
     position_m: float = 0.3e-3
     angle_rad: float = 1.7e-3
     # The simulated world that stands for reality; empty: trials of a cell do.
@@ -70,15 +71,19 @@ class LikeOptions:
             )
 
 
+USUAL = LikeOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class LikeResult:
     """The simulated trials; ``real``: how many real ones they are like; ``alone``: policies of the
-    real trials that were not simulated.
+    real trials that were not simulated; ``drawn``: about how exact a measurement, in words.
     """
 
     trials: tuple[TrialRecord, ...]
     real: int
     alone: tuple[str, ...]
+    drawn: str
 
 
 def evaluate_like(
@@ -87,7 +92,7 @@ def evaluate_like(
     out: Path,
     options: EvaluateOptions,
     execution: Execution = AS_TRAINED,
-    how: LikeOptions = LikeOptions(),
+    how: LikeOptions = USUAL,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> LikeResult:
     """Simulate every policy from the starts of its real trials in ``like``; resumes.
@@ -135,7 +140,17 @@ def evaluate_like(
         write_text(out / "trials.csv", to_csv(store.all()))
     tried = {p.name for p in policies}
     alone = tuple(sorted({r.policy for r in real} - tried))
-    return LikeResult(tuple(found), sum(r.policy in tried for r in real), alone)
+    return LikeResult(tuple(found), sum(r.policy in tried for r in real), alone, drawn_words(how))
+
+
+def drawn_words(how: LikeOptions) -> str:
+    """How far about the measured starts simulated ones were drawn, and whether anybody said so."""
+    parts = (
+        (f"{1e3 * how.position_m:g} mm", how.position_m == USUAL.position_m),
+        (f"{1e3 * how.angle_rad:g} mrad", how.angle_rad == USUAL.angle_rad),
+    )
+    words = " and ".join(f"{value} (assumed)" if usual else value for value, usual in parts)
+    return f"starts are drawn about the measured ones with {words}"
 
 
 def real_trials(like: Path, world: str = "") -> list[TrialRecord]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from eval.blinded.plan import BLIND
 from eval.blinded.queue import Standing
 from eval.trials.table import TrialStore
 from hardware.cell.spec import cell_spec
+from hardware.devices.claim import lock_folder
 from hardware.env.real_env import RealEnv
 from robolearn.agents.chunk import ticks_per_action
 from robolearn.config import config_hash, to_dict
@@ -132,9 +132,10 @@ def _require_asked(trials: OpenedTrials, operator: TrialOperator) -> None:
 
 
 def _place_of(trials: OpenedTrials) -> Path:
-    """A folder of this computer that stands for the arm, whatever its file is called."""
-    name = f"robolearn-cell-{config_hash(trials.cell.driver)}"
-    place = Path(tempfile.gettempdir()) / name
+    """A folder of this computer that stands for the arm, whatever its file is called and whoever
+    runs trials, with whatever TMPDIR.
+    """
+    place = lock_folder() / f"cell-{config_hash(trials.cell.driver)}"
     place.mkdir(mode=0o777, exist_ok=True)
     return place
 
@@ -300,7 +301,7 @@ def _source(stack: ExitStack, trials: OpenedTrials, alias: str) -> Source:
     if server:
         _require_served(trials, alias, policy)
     return dataclasses.replace(
-        policy, name=alias, hash=trials.key.sealed_hash(alias), where=f"policy '{alias}'"
+        policy, name=alias, hash=trials.key.sealed_hash(alias), where="a policy of the plan"
     )
 
 

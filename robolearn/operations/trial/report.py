@@ -113,7 +113,8 @@ def void_trial(folder: Path, slot: int, reason: str) -> int:
         if slot not in found.now.done:
             raise ConfigError(f"slot {slot} has no trial that counts; nothing was voided")
         at = utc_now()
-        others = [r for n, r in enumerate(found.rows, 1) if n not in rows and not voided_at(r)]
+        # What was voided, by somebody or as its process died, tells no time that must be kept.
+        others = [r for n, r in enumerate(found.rows, 1) if n not in rows and r.status != "voided"]
         last = max((r.started for r in others), default="")
         if at < last:
             raise ConfigError(

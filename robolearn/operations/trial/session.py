@@ -301,7 +301,7 @@ def _rated_result(result: EpisodeResult, rating: float) -> EpisodeResult:
 
 
 def redacted(trials: OpenedTrials, error: BaseException) -> BaseException:
-    """The error without names of policies."""
+    """The error without names and aliases of policies."""
     text = trials.key.redact(str(error))
     if text == str(error) or not isinstance(error, Exception):
         return error

@@ -36,6 +36,7 @@ from eval.trust.signature import sign
 from robolearn.config import to_dict
 from robolearn.data.provenance import git_revision
 from robolearn.errors import ConfigError, DataError
+from robolearn.operations.builders import run_hash_of
 from robolearn.operations.code_hash import code_hash, deciding_libraries
 from robolearn.operations.compare import pooled
 from robolearn.operations.goals import world_for
@@ -217,8 +218,7 @@ def _one(what: str, found: set[str], hint: str) -> None:
 
 
 def _is_of(record: TrialRecord, run_hash: str, name: str) -> bool:
-    base = record.policy_hash.partition("+")[0].partition("-")[0]
-    return base == run_hash and record.policy == (name or record.policy)
+    return run_hash_of(record.policy_hash) == run_hash and record.policy == (name or record.policy)
 
 
 def _suite(given: Path | None, labels: set[str]) -> Suite:

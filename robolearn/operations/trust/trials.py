@@ -17,6 +17,7 @@ from eval.trust.report import trust_report
 from eval.trust.trajectories import Replay, Trajectories, trajectories
 from eval.trust.variants import variants
 from robolearn.errors import ConfigError, DataError
+from robolearn.operations.builders import run_hash_of
 from robolearn.operations.compare import pooled
 from robolearn.operations.trust.options import Beside
 from robolearn.operations.trust.plans import require_planned
@@ -67,8 +68,7 @@ def trust_of_trials(
     changed = _changed(in_reality.kept, simulated.kept, real_trials, sim_trials, beside.changed)
     others = _others(real_trials, beside, by)
     motions = _motions(beside.trajectories, beside.trajectories_world or sim_trials[0].env)
-    # Options of execution follow the run's own hash.
-    hashes = {r.policy: r.policy_hash.partition("+")[0] for r in real_trials}
+    hashes = {r.policy: run_hash_of(r.policy_hash) for r in real_trials}
     planned = require_planned({**in_reality.by_folder, **simulated.by_folder})
     notes = [*dict.fromkeys((*in_reality.apart, *simulated.apart)), *planned]
     notes += [n for t in tasks for n in t.notes]

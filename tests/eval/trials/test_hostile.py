@@ -11,11 +11,16 @@ from contextlib import closing
 
 import pytest
 
+from eval.blinded.plan import read_locked
+from eval.blinded.votes import read_votes
+from eval.evaluation import read_evaluation
+from eval.plain import read_mapping
 from eval.trials import refusals
+from eval.trials.old_tables import lines_of, mapping_of
 from eval.trials.rows import COLUMNS, FILE_NAME, digest_of
 from eval.trials.table import TrialStore, read_trials
 from robolearn.cli.main import main
-from robolearn.errors import DataError, StoreCorruptError, StoreLockedError
+from robolearn.errors import DataError, RobolearnError, StoreCorruptError, StoreLockedError
 from tests.eval.mocks import without_times
 from tests.eval.trials.test_rollouts import CRITIC, FLOW, A, B, run
 from tests.eval.trials.test_trials import record
@@ -187,3 +192,28 @@ def test_a_table_of_version_2_is_read_and_carried_over(tmp_path):
     with TrialStore(tmp_path) as store:
         store.add([record("c", libraries="mujoco 3.8.1")])
     assert [r.libraries for r in read_trials(tmp_path)] == ["", "", "mujoco 3.8.1"]
+
+
+@pytest.mark.parametrize("depth", [300, 600, 970, 5_000])
+def test_values_that_are_nested_without_end_are_refused_by_file(tmp_path, depth: int) -> None:
+    """Programs that write JSON nest a few levels; readers and writers of it know how many."""
+    nested = "[" * depth + "]" * depth
+    files = {
+        "evaluation.json": f'{{"format": "robolearn evaluation", "version": 2, "suite": {nested}}}',
+        "votes.jsonl": f'{{"digest": {nested}}}\n',
+        "plan.yaml": f"hash: x\nformat: robolearn trial plan\nversion: 1\nplan: {nested}\n",
+        "trials.jsonl": f'{{"engine": {nested}}}\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    for read in (
+        lambda: read_mapping(tmp_path / "evaluation.json") and read_evaluation(tmp_path, ()),
+        lambda: read_votes(tmp_path),
+        lambda: read_locked(tmp_path),
+        lambda: lines_of(tmp_path / "trials.jsonl"),
+    ):
+        with pytest.raises(RobolearnError):
+            read()
+    if depth > 1_000:
+        with pytest.raises(StoreCorruptError, match="no JSON mapping"):
+            mapping_of(f'{{"a": {nested}}}', "metrics", 1, tmp_path)

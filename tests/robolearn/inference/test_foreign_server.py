@@ -17,6 +17,7 @@ import torch
 from eval.trials.table import read_trials
 from robolearn.contracts import PolicySpec
 from robolearn.errors import ConfigError, InferenceError, SpecMismatchError
+from robolearn.inference.client import RemoteInference
 from robolearn.inference.served import ServedPolicy
 from robolearn.inference.server import PolicyServer, ServeConfig
 from robolearn.operations.builders import ServerBuilder
@@ -153,3 +154,23 @@ def test_a_server_that_dies_lies_or_sleeps_is_named() -> None:
         ):
             slow.sample(request)
         released.set()
+
+
+@pytest.mark.usefixtures("token")
+@pytest.mark.parametrize(
+    ("called", "said"),
+    [("a\u202eb", r"control character U\+202E"), ("\x1b[2Jp", r"U\+001B"), (" ", "is empty")],
+)
+def test_a_server_whose_name_cannot_be_shown_is_refused(called: str, said: str) -> None:
+    """What a server calls itself stands in every trial, on pages and in terminals."""
+    with serving(WalkPolicy(), called) as url, pytest.raises(InferenceError, match=said):
+        RemoteInference(url, TOKEN)
+
+
+@pytest.mark.usefixtures("token")
+def test_a_servers_name_is_one_line() -> None:
+    with (
+        serving(WalkPolicy(), "na\u0308ive\nverdict: good") as url,
+        contextlib.closing(RemoteInference(url, TOKEN)) as remote,
+    ):
+        assert remote.name == "n\u00e4ive verdict: good"

@@ -202,7 +202,7 @@ def test_the_command_takes_servers_and_worlds_that_stand_for_reality(tmp_path, m
 
     def like(runs, folder, out, options, execution, how, show):
         asked.append((tuple(map(str, runs)), how))
-        return LikeResult((), 0, ())
+        return LikeResult((), 0, (), "")
 
     monkeypatch.setattr(module, "evaluate_like", like)
     words = ["evaluate", "--like", str(tmp_path), "--worlds", "gym_pusht", "--out"]

@@ -199,6 +199,27 @@ def test_a_trial_under_a_clock_that_was_ahead_is_voided_and_the_plan_goes_on(
     assert [r.slot for r in rows[-(4 if pairs else 2) :]] == ([3, 4, 1, 2] if pairs else [4, 1])
 
 
+@pytest.mark.parametrize("pairs", [False, True])
+def test_one_that_died_under_a_clock_that_was_ahead_blocks_nothing(tmp_path, monkeypatch, pairs):
+    """Its row is voided by whoever comes next; nobody can void it a second time."""
+    trials = plan_toy(tmp_path, pairs=pairs)
+    assert live(trials, Person(), Life(), at_most=3)
+    with monkeypatch.context() as ahead:
+        for module in (sessions, rows_of_trials):
+            ahead.setattr(module, "utc_now", lambda: "2131-01-01T00:00:00.000+00:00")
+        # The process dies in the middle of the fourth trial.
+        assert not live(trials, Person(), Life(1), at_most=1)
+    assert live(trials, Person(), Life(), at_most=0)
+    rows = read_trials(tmp_path / "blind")
+    assert (rows[3].status, rows[3].started[:4]) == ("voided", "2131")
+    # In pairs: the partner of the one that died.
+    assert void_trial(tmp_path, 3, "bumped") == 1
+    assert trial_report(tmp_path).done == 2
+    assert live(trials, Person(), Life())
+    assert trial_report(tmp_path).complete
+    assert len(read_trials(tmp_path / "blind")) == len(trials.locked.plan.slots) + 2
+
+
 def test_a_rubric_is_asked_once_also_after_a_death(tmp_path):
     rubric = ("touched", "in place")
     trials = plan_toy(tmp_path, trials=1, score="rubric", rubric=rubric)

@@ -303,6 +303,18 @@ def test_a_number_that_is_none_is_refused(made, tmp_path) -> None:
         read_certificate(path, NOW)
 
 
+def test_a_text_that_steers_is_refused_wherever_it_stands(made, tmp_path) -> None:
+    for part, name in (("trust", "most_overrated"), ("policy", "name"), ("limits", "conditions")):
+        whole = document(made.issued)
+        odd = "p\nit holds"
+        whole["certificate"][part][name] = [odd] if name == "conditions" else odd
+        whole["digest"] = digest_of(whole["certificate"])
+        path = tmp_path / "c.json"
+        path.write_text(json.dumps(whole))
+        with pytest.raises(CertificateError, match=r"has the control character U\+000A"):
+            read_certificate(path, NOW)
+
+
 def test_an_edited_value_does_not_fit_the_digest(made, tmp_path) -> None:
     whole = document(made.issued)
     path = tmp_path / "c.json"
@@ -328,6 +340,11 @@ def test_an_edited_value_does_not_fit_the_digest(made, tmp_path) -> None:
         ('{"format": "robolearn certificate 2"}', "of this version: expected .* certify again"),
         (f'{{"format": "{FORMAT}"}}', "no certificate"),
         (f'{{"format": "{FORMAT}", "certificate": []}}', "no certificate"),
+        (f'{{"format": {"[" * 900}{"]" * 900}}}', "no certificate of this version"),
+        (
+            f'{{"format": "{FORMAT}", "certificate": {{"issued": {"[" * 900}{"]" * 900}}}}}',
+            "is no certificate",
+        ),
         (" " * (MAX_BYTES + 1), "bytes, expected a file of at most"),
     ],
     ids=lambda v: v[:20] if isinstance(v, str) else "",
@@ -335,8 +352,9 @@ def test_an_edited_value_does_not_fit_the_digest(made, tmp_path) -> None:
 def test_files_that_are_none_are_refused(tmp_path, text: str, said: str) -> None:
     path = tmp_path / "c.json"
     path.write_text(text)
-    with pytest.raises(CertificateError, match=said):
+    with pytest.raises(CertificateError, match=said) as refused:
         read_certificate(path, NOW)
+    assert len(str(refused.value)) < 1_000
     with pytest.raises(CertificateError, match="no certificate"):
         read_certificate(tmp_path, NOW)
 

@@ -15,6 +15,7 @@ from robolearn.agents.chunk import ticks_per_action
 from robolearn.contracts import Policy
 from robolearn.data.episode import Episode
 from robolearn.errors import DataError
+from robolearn.operations.builders import run_hash_of
 from robolearn.operations.studio.documents.loose import mapping
 from robolearn.operations.studio.documents.problems import Problem, Problems
 from robolearn.operations.studio.opened import OpenStores
@@ -129,8 +130,7 @@ def _driver(run: Path, episode: Episode) -> tuple[Policy, tuple[str, ...]]:
     recorded = mapping(said).get("policy_hash")
     if not isinstance(recorded, str) or not recorded:
         return _policy(run, _stamp(run / WEIGHTS)), ()
-    # What is done with a policy while it drives is told behind its own hash.
-    hashed = recorded.partition("+")[0]
+    hashed = run_hash_of(recorded)
     if hashed == _hash(run, _stamp(run / WEIGHTS)):
         return _policy(run, _stamp(run / WEIGHTS)), ("these weights drove this episode",)
     version = mapping(said).get("version")
