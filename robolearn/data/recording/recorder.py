@@ -29,9 +29,9 @@ from robolearn.data.store.annotations import Annotation
 from robolearn.data.store.drafts import Drafts, PreparedEpisode
 from robolearn.data.store.picture_codec import FRAME_CODECS, FrameCodec, camera_codecs
 from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import RobolearnError, StoreError
+from robolearn.errors import RobolearnError, SafetyStopError, StoreError
 from robolearn.spec import EmbodimentSpec
-from robolearn.types import EpisodeHeader, Outcome, Tick
+from robolearn.types import SAFETY_STOP, EpisodeHeader, Outcome, Tick
 
 _log = logging.getLogger(__name__)
 
@@ -103,6 +103,9 @@ class DraftRecorder:
         self._git, self._versions = git_revision(), library_versions()
         self._take: Take | None = None
         self._finished: FinishedEpisode | None = None
+        # How the task stood last, and why an episode that a stop ended could not be finished.
+        self._last: Outcome | None = None
+        self._unfinished: RobolearnError | None = None
 
     @property
     def load(self) -> RecorderLoad:
@@ -117,6 +120,7 @@ class DraftRecorder:
     def on_start(self, episode: EpisodeHeader) -> None:
         """Begin a draft; an undecided finished episode is discarded."""
         self.discard()
+        self._last = self._unfinished = None
         meta = self._meta(episode, Outcome(False, 0.0, 0.0, truncated=True))
         draft = self._drafts.begin(self.codecs)
         if self._live:
@@ -127,6 +131,7 @@ class DraftRecorder:
     def on_tick(self, tick: Tick) -> None:
         """Take the tick in; ``live`` returns at once and raises what the thread ran into."""
         self._running().put(tick)
+        self._last = tick.outcome
 
     def flush(self) -> None:
         """Wait until all ticks of the running episode would survive a kill, if it is ``live``;
@@ -148,9 +153,18 @@ class DraftRecorder:
         self._take, self._finished = None, FinishedEpisode(self._drafts, take, meta)
 
     def on_abort(self, error: BaseException) -> None:
-        """Leave the episode in progress to ``data repair``; forget one that was interrupted, unless
-        the recorder keeps those, too.
+        """Leave the episode in progress to ``data repair``; forget one that was interrupted. With
+        ``keep_interrupted`` a stop of the supervisor is how an episode ended, which then waits as
+        any other, and one that was interrupted is left, too.
         """
+        if self._keep_interrupted and isinstance(error, SafetyStopError) and self._last is not None:
+            try:
+                self.end(_stopped(self._last), flush=True)
+            except RobolearnError as failed:
+                # Why it could not be written must not hide why it ended; :meth:`finished` tells.
+                self._unfinished = failed
+            else:
+                return
         take = self._take if self._finished is None else self._finished.take
         if take is not None and (self._keep_interrupted or isinstance(error, Exception)):
             self._take, self._finished = None, None
@@ -178,7 +192,7 @@ class DraftRecorder:
         """Hand the finished episode over; it is the caller's from now on."""
         finished, self._finished = self._finished, None
         if finished is None:
-            raise StoreError("there is no finished episode to keep")
+            raise self._unfinished or StoreError("there is no finished episode to keep")
         return finished
 
     def discard(self) -> None:
@@ -223,6 +237,17 @@ class DraftRecorder:
         )
 
 
+def _stopped(last: Outcome) -> Outcome:
+    return Outcome(
+        success=False,
+        progress=last.progress,
+        reward=last.reward,
+        truncated=True,
+        reason=SAFETY_STOP,
+        metrics=last.metrics,
+    )
+
+
 class EpisodeRecorder:
     """A subscriber of ``run_episode`` that appends to ``store``.
 
@@ -232,7 +257,8 @@ class EpisodeRecorder:
     the last episode and ``total`` that of all saved ones; ``on_saved(id)`` is called after each
     commit. An episode that ends by an error stays recoverable as far as it was flushed (every
     ``flush_s``); one that the operator interrupts leaves nothing, or with ``keep_interrupted`` all
-    that was recorded, as one that failed then does. ``codecs``: as :class:`DraftRecorder`.
+    that was recorded, as one that failed then does, and one that the supervisor stopped waits as
+    one that ended (:meth:`keep_stopped`). ``codecs``: as :class:`DraftRecorder`.
     """
 
     def __init__(
@@ -329,6 +355,18 @@ class EpisodeRecorder:
         if self._on_saved is not None:
             self._on_saved(episode_id)
         return episode_id
+
+    def keep_stopped(self) -> str:
+        """Commit the episode that an error ended, where it waits; its id, else "". What cannot be
+        written is logged: it is left to ``data repair``, and must not hide the error.
+        """
+        if not self._recorder.undecided:
+            return ""
+        try:
+            return self.keep()
+        except (RobolearnError, OSError) as error:
+            _log.error("episode not saved: %s; 'robolearn data repair' recovers it", error)
+            return ""
 
     def annotate(self, annotation: Annotation) -> None:
         """Say something about committed episodes."""

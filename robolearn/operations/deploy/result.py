@@ -50,7 +50,8 @@ class TrialDetail:
         """As in ``deploy.json``."""
         raw = dataclasses.asdict(self)
         if self.aborted:
-            return {"condition": self.condition, "aborted": self.aborted}
+            short = {"condition": self.condition, "aborted": self.aborted}
+            return short | ({"episode": self.episode} if self.episode else {})
         return {name: value for name, value in raw.items() if name != "aborted"}
 
 

@@ -291,8 +291,10 @@ class _Deployment:
                     self._keep(env, result, recorder.keep(), writer)
                     break
                 except BaseException as error:
-                    self._details.append(TrialDetail(condition.id, aborted=str(error) or "stopped"))
-                    cut = writer.abort(error, _counted(env))
+                    episode = recorder.keep_stopped()
+                    why = str(error) or "stopped"
+                    self._details.append(TrialDetail(condition.id, episode, aborted=why))
+                    cut = writer.abort(error, _counted(env), episode)
                     if isinstance(error, SafetyStopError) and self._goes_on(env, error):
                         # A trial that had not begun begins anew.
                         if cut.status == "voided":

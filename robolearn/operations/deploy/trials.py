@@ -163,13 +163,18 @@ class TrialWriter:
         driven = float(self._by_person().sum())
         return {PERSON_STEPS: driven, "take_overs": float(take_overs(self._sources).sum())}
 
-    def abort(self, error: BaseException, metrics: Mapping[str, float]) -> TrialRecord:
-        """Write that the trial was cut short, by what, and what was counted until then."""
+    def abort(
+        self, error: BaseException, metrics: Mapping[str, float], episode: str = ""
+    ) -> TrialRecord:
+        """Write that the trial was cut short, by what, and what was counted until then;
+        ``episode``: its recording, where there is one.
+        """
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         record = dataclasses.replace(
             self._record,
             status="voided" if self._episode is None or self._excuses(error) else "aborted",
             reason=reason_of(error),
+            episode=episode,
             duration_s=time.monotonic() - self._begin_s,
             metrics={**metrics, **(self._help() if self.helped else {})},
             note="; ".join(part for part in (reason, self._record.note) if part),

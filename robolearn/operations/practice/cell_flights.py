@@ -164,7 +164,6 @@ class ArmRecorder:
 
     def __init__(self, inner: DraftRecorder) -> None:
         self._inner = inner
-        self._last: Outcome | None = None
         self.score, self.steps = 0.0, 0
         self.effort = Effort()
         self.began = False
@@ -177,7 +176,7 @@ class ArmRecorder:
     def on_tick(self, tick: Tick) -> None:
         """Remember how far it came."""
         self._inner.on_tick(tick)
-        self._last, self.steps = tick.outcome, tick.index + 1
+        self.steps = tick.index + 1
         self.score = max(self.score, tick.outcome.progress)
 
     def on_end(self, outcome: Outcome) -> None:
@@ -186,19 +185,7 @@ class ArmRecorder:
 
     def on_abort(self, error: BaseException) -> None:
         """A stop is how it ended; anything else leaves what ``data repair`` recovers."""
-        last = self._last
-        if last is None or not isinstance(error, SafetyStopError):
-            self._inner.on_abort(error)
-            return
-        ended = Outcome(
-            success=False,
-            progress=last.progress,
-            reward=last.reward,
-            truncated=True,
-            reason=reason_of(error),
-            metrics=last.metrics,
-        )
-        self._inner.end(ended, flush=True)
+        self._inner.on_abort(error)
 
     def prepared(self) -> PreparedEpisode:
         """Of an episode that ended."""

@@ -267,6 +267,10 @@ class CellStage:
         """Commit the recording; returns its id."""
         return self.recorder.keep()
 
+    def keep_stopped(self) -> str:
+        """Commit the recording of an attempt that was cut short, where there is one; its id."""
+        return self.recorder.keep_stopped()
+
     def figures(self, result: EpisodeResult | None) -> Mapping[str, float]:
         """What was counted."""
         counted = safety_metrics(len(self.env.interventions), self.env.implausible_poses)

@@ -37,7 +37,7 @@ from robolearn.operations.deploy.trials import TrialWriter
 from robolearn.operations.trial.operator import TrialOperator
 from robolearn.operations.trial.planned import OpenedTrials
 from robolearn.runtime import EpisodeResult
-from robolearn.types import Condition, TrialRecord
+from robolearn.types import SAFETY_STOP, Condition, TrialRecord
 
 # Where an episode says which trial it is of.
 KEY = "trial"
@@ -71,6 +71,10 @@ class Stage(Protocol):
 
     def keep(self) -> str:
         """Commit the recording; returns its id."""
+        ...
+
+    def keep_stopped(self) -> str:
+        """Commit the recording of an attempt that was cut short, where there is one; its id."""
         ...
 
     def figures(self, result: EpisodeResult | None) -> Mapping[str, float]:
@@ -133,7 +137,7 @@ class TrialSession:
                 episode = self._stage.keep()
             except BaseException as error:
                 shown = redacted(self._trials, error)
-                writer.abort(shown, self._stage.figures(None))
+                writer.abort(shown, self._stage.figures(None), self._stage.keep_stopped())
                 if isinstance(error, SafetyStopError) and self._stage.goes_on(error):
                     self._operator.told("stopped", str(shown))
                     return
@@ -256,7 +260,7 @@ class Successor:
         rating = rate(self.trials.locked.plan, self.operator)
         ended = dataclasses.replace(
             record,
-            status="finished",
+            status="aborted" if meta.outcome.reason == SAFETY_STOP else "finished",
             success=meta.outcome.success,
             score=min(1.0, max(0.0, found.score)),
             final_progress=min(1.0, max(0.0, meta.outcome.progress)),

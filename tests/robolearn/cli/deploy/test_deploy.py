@@ -196,6 +196,8 @@ def test_a_folder_that_exists_gains_trials_and_loses_none(config, tmp_path, monk
         ("voided", "robot", False),
     ]
     assert "the tool was pushed; placed by the lab" in trials[1].note
+    stopped = EpisodeStore.open(out / "store").meta(trials[1].episode)
+    assert stopped.outcome.reason == "safety_stop"
     assert trials[2].note == "RobotError: a hand is in the cell"
     document = json.loads((out / "deploy.json").read_text())
     # An aborted trial counts as a failure; one that never began is no trial of the policy.

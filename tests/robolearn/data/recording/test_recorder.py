@@ -10,10 +10,18 @@ import numpy as np
 import pytest
 
 from robolearn.data.recording.recorder import DraftRecorder, EpisodeRecorder
-from robolearn.data.store.drafts import EpisodeDraft
+from robolearn.data.store.drafts import Drafts, EpisodeDraft
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.check import check_store
-from robolearn.errors import DataError, SpecMismatchError, StoreError, StoreLockedError
+from robolearn.data.upkeep.repair import recover
+from robolearn.errors import (
+    DataError,
+    RobotError,
+    SafetyStopError,
+    SpecMismatchError,
+    StoreError,
+    StoreLockedError,
+)
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.types import Observation, SampleBatch, Tick
 from tests.episodes import IMAGE, TOOL
@@ -175,6 +183,51 @@ def test_a_slow_disk_never_blocks_the_loop_and_lost_frames_are_marked(
     np.testing.assert_array_equal(episode.observed_t_ns(IMAGE), episode.tick_t_ns - 30_000_000)
     assert len(episode.streams[FORCE].t_ns) == 50
     assert episode.meta.provenance["recorder"]["lost_frames"] == 7
+
+
+def test_an_episode_that_the_supervisor_stopped_waits_as_one_that_ended(
+    store: EpisodeStore,
+) -> None:
+    with recorder_for(store, autosave=False, keep_interrupted=True) as recorder:
+        assert recorder.keep_stopped() == ""
+        recorder.on_start(HEADER)
+        for k in range(5):
+            recorder.on_tick(make_tick(k))
+        recorder.on_abort(SafetyStopError("pushed"))
+        kept = recorder.keep_stopped()
+        assert recorder.keep_stopped() == ""
+        # What else ended one is left to repair, and a stop before the first tick leaves nothing.
+        recorder.on_start(HEADER)
+        recorder.on_tick(make_tick(0))
+        recorder.on_abort(RobotError("gone"))
+        assert recorder.keep_stopped() == ""
+        recorder.on_start(HEADER)
+        recorder.on_abort(SafetyStopError("pushed"))
+        assert recorder.keep_stopped() == ""
+    assert store.ids() == (kept,)
+    episode = store.read(kept)
+    assert episode.steps == 5
+    assert (episode.meta.outcome.reason, episode.meta.outcome.success) == ("safety_stop", False)
+    assert episode.meta.outcome.truncated
+
+
+def test_a_stopped_episode_that_cannot_be_written_does_not_hide_the_stop(
+    store: EpisodeStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreError("no space left on device")
+
+    with recorder_for(store, autosave=False, keep_interrupted=True) as recorder:
+        recorder.on_start(HEADER)
+        for k in range(40):
+            recorder.on_tick(make_tick(k))
+        recorder.flush()
+        recorder.on_abort(SafetyStopError("pushed"))
+        with monkeypatch.context() as patched:
+            patched.setattr(Drafts, "prepare", full)
+            assert recorder.keep_stopped() == ""
+    assert "no space left" in caplog.text
+    assert len(recover(store).saved) == 1
 
 
 def test_an_error_of_the_writer_thread_reaches_the_loop(store: EpisodeStore) -> None:

@@ -15,6 +15,7 @@ from robolearn.errors import (
     ConfigError,
     DataError,
     InferenceError,
+    SafetyStopError,
     StoreCorruptError,
     StoreError,
 )
@@ -256,6 +257,27 @@ def test_what_cut_a_trial_short_decides_whether_it_counts(tmp_path, monkeypatch,
     assert live(trials, Person(), Life())
     assert trial_report(tmp_path).complete
     assert len(read_trials(tmp_path / "blind")) == 3 + (not counts)
+
+
+def test_a_trial_that_the_supervisor_stopped_has_its_episode(tmp_path, monkeypatch):
+    trials, attempt = plan_toy(tmp_path, trials=1), PointStage.attempt
+
+    class Stops(Listener):
+        def on_tick(self, tick):
+            if tick.index == 2:
+                raise SafetyStopError("pushed")
+
+    def stopped(self, alias, condition, watchers, provenance):
+        return attempt(self, alias, condition, [*watchers, Stops()], provenance)
+
+    monkeypatch.setattr(PointStage, "attempt", stopped)
+    monkeypatch.setattr(PointStage, "goes_on", lambda *_: True)
+    assert live(trials, Person(), Life())
+    rows = read_trials(tmp_path / "blind")
+    assert [(r.status, r.reason, r.steps) for r in rows] == [("aborted", "safety_stop", 3)] * 3
+    store = EpisodeStore.open(tmp_path / "store")
+    assert [store.meta(r.episode).agent for r in rows] == [r.alias for r in rows]
+    assert {store.meta(r.episode).outcome.reason for r in rows} == {"safety_stop"}
 
 
 def test_nobody_compares_blinded_trials_nor_an_older_table(tmp_path):

@@ -15,6 +15,7 @@ from eval.trials.table import TrialStore
 from robolearn.agents.chunk import ChunkAgent
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.store import EpisodeStore
+from robolearn.errors import StoreError
 from robolearn.inference.local import InProcessInference
 from robolearn.operations.deploy.operator import Unattended
 from robolearn.operations.trial import session as sessions
@@ -123,6 +124,12 @@ class PointStage:
     def keep(self) -> str:
         return self.life.write(self.recorder.keep)
 
+    def keep_stopped(self) -> str:
+        try:
+            return self.life.write(self.recorder.keep_stopped)
+        except StoreError:
+            return ""
+
     def figures(self, result):
         return {}
 
@@ -189,7 +196,9 @@ def live(trials: OpenedTrials, person: Person, life: Life, at_most: int | None =
             table = MortalTable(trials.folder / "blind", Successor(trials, store, person), life)
             stack.callback(table.close)
             recorder = stack.enter_context(
-                EpisodeRecorder(store, spec=SPEC, kind="deployment", autosave=False)
+                EpisodeRecorder(
+                    store, spec=SPEC, kind="deployment", autosave=False, keep_interrupted=True
+                )
             )
             votes = sessions.add_vote
             sessions.add_vote = lambda *a: life.write(lambda: votes(*a))
