@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import special
+from scipy import special, stats
 
 from eval.statistics.intervals import Estimate, bounded_mean, wilson
 from eval.trust.agreement import harmonic_mean, reach
@@ -31,6 +31,8 @@ _STRATIFIED = "post-stratified by simulation"
 # the very sample cover says nothing of it (rate .02, n = 10, a useless simulator: .83, where
 # Wilson's interval of the real trials covers .98).
 _RARE, _RARE_CORRELATION = 3, 0.6
+# No saving is claimed where pairs that know nothing of each other would agree as much so often.
+_BY_CHANCE = 0.05
 _BETTING = "rectified simulation, betting"
 # Of the error: for real trials alone, and for how many simulated ones there are (SureSim).
 _ALONE, _SIMULATED = 0.25, 0.1
@@ -57,7 +59,8 @@ class RealEstimate:
     coverage: float | None
     coverage_alone: float | None
     narrower: float | None
-    # So many more real trials alone would have been as exact; 0 where that is not sure.
+    # So many more real trials alone would have been as exact; 0 where that is not sure, or where
+    # the pairs may agree by chance.
     saved: int
     # The same of a simulator without any error, predicted from how far a real trial predicts its
     # own repetition; None where that is not known.
@@ -70,12 +73,13 @@ def real_estimate(
     """Of paired conditions and those that were only simulated.
 
     Successes: Bayesian post-stratification, of the first real trial of each condition
-    (repetitions are no independent ones); with fewer than three real successes or failures no
-    saving is claimed, and the interval is that of the real trials alone unless the pairs
-    correlate by .6. Scores: bets on what simulation gets wrong (Badithela et al. 2025, SureSim,
-    arXiv 2510.04354), valid for every distribution of bounded outcomes; with so few trials as
-    robots have they gain nothing over the bounded mean of the real ones, and no saving is
-    claimed. Both take the simulated conditions for drawn as the real ones were. ``repeats``: how
+    (repetitions are no independent ones). No saving is claimed with fewer than three real
+    successes or failures, where the interval is that of the real trials alone unless the pairs
+    correlate by .6, nor where pairs agree no more than by chance (p > .05). Scores: bets on what
+    simulation gets wrong (Badithela et al. 2025, SureSim, arXiv 2510.04354), valid for every
+    distribution of bounded outcomes; with so few trials as robots have they gain nothing over the
+    bounded mean of the real ones, and no saving is claimed. Both take the simulated conditions for
+    drawn as the real ones were. ``repeats``: how
     well a real trial predicts its own repetition, if it is known.
     """
     binary = all(v in (0.0, 1.0) for outcome in c.real.values() for v in outcome)
@@ -102,7 +106,7 @@ def real_estimate(
     repeated = repetitions(table, more.size, rng, level=level)
     width = max(found.high - found.low, repeated.width)
     covered = repeated.coverage >= _COVERED and min(k, n - k) >= _RARE
-    saved = _saved(found.value, n, width, level) if covered else 0
+    saved = _saved(found.value, n, width, level) if covered and _told(table) else 0
     possible = None
     if repeats is not None:
         agreed = reach(repeats, 1.0, harmonic_mean([len(v) for v in c.sim.values()]))
@@ -133,7 +137,8 @@ def possible_saving(
     table = np.array([n * share for share in cells], dtype=np.float64)
     rng = np.random.default_rng(child_seed(seed, "possible"))
     found = repetitions(table, more, rng, level=level)
-    return _saved(rate, n, found.width, level) if found.coverage >= _COVERED else 0
+    told = found.coverage >= _COVERED and _told(table)
+    return _saved(rate, n, found.width, level) if told else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +224,14 @@ def _untold(tables: AnyFloats) -> OwnFlags:
     spread = np.sqrt(real * (n - real) * sim * (n - sim))
     paired = both * neither - likely * really >= _RARE_CORRELATION * spread
     return (np.minimum(real, n - real) < _RARE) & ~(paired & (spread > 0))
+
+
+def _told(table: Floats) -> bool:
+    """Whether paired outcomes agree more than by chance: Fisher's exact test, one-sided."""
+    both, likely, really, neither = np.rint(table).astype(np.int64).tolist()
+    n = both + likely + really + neither
+    chance = stats.hypergeom.sf(both - 1, n, both + really, both + likely)
+    return bool(chance <= _BY_CHANCE)
 
 
 def _ends(

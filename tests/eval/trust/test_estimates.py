@@ -74,8 +74,19 @@ def test_a_good_simulator_saves_trials_and_a_useless_one_none() -> None:
     assert useless.narrower < good.narrower - 0.1
     constant = real_estimate(paired(real, np.ones(20), np.ones(400)))
     assert constant.correlation is None
-    assert constant.saved <= 1
+    assert constant.saved == 0
     assert real_estimate(paired(real, sim[:20], sim[20:])) == good
+
+
+def test_a_simulator_that_knows_nothing_saves_trials_by_chance_alone() -> None:
+    rng = np.random.default_rng(3)
+    claims = 0
+    for seed in range(60):
+        sim = (rng.random(450) < 0.2).astype(float)
+        real = (rng.random(50) < 0.2).astype(float)
+        claims += real_estimate(paired(real, sim[:50], sim[50:]), seed=seed).saved > 0
+    # Most of them claimed one before (the intervals were right: nothing was saved).
+    assert claims <= 6
 
 
 @pytest.mark.parametrize("real", [[1.0] * 10, [0.0] * 10, [1.0], [0.0, 1.0]])
