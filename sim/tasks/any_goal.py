@@ -32,7 +32,7 @@ def split_goals(condition: Condition) -> tuple[Condition, tuple[Goal, ...]]:
             placed[name] = value
             continue
         first = condition.poses.get(signal, ())
-        if not number.isdigit() or int(number) < 2 or len(first) != len(value):
+        if not number.isdecimal() or int(number) < 2 or len(first) != len(value):
             raise DataError(
                 f"condition '{condition.id}': '{name}' is another value of '{signal}', numbered"
                 f" from {MARK}2 on, with as many numbers ({len(first)}); got {list(value)}"

@@ -201,7 +201,7 @@ def _counts(text: str) -> Counts:
     from robolearn.operations.stats import Counts
 
     k, slash, n = text.partition("/")
-    if not slash or not k.strip().isdigit() or not n.strip().isdigit():
+    if not slash or not k.strip().isdecimal() or not n.strip().isdecimal():
         raise ConfigError(f"expected successes/trials such as 14/50, got '{text}'")
     return Counts(int(k), int(n))
 

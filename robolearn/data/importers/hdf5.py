@@ -60,7 +60,7 @@ def natural(names: Any) -> list[str]:
     return sorted(
         (str(n) for n in names),
         key=lambda n: [
-            (0, int(p), "") if p.isdigit() else (1, 0, p) for p in re.split(r"(\d+)", n)
+            (0, int(p), "") if p.isdecimal() else (1, 0, p) for p in re.split(r"(\d+)", n)
         ],
     )
 

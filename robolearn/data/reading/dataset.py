@@ -80,7 +80,7 @@ def split_episodes(count: int, held_out: float, seed: int) -> tuple[Chosen, Chos
 def store_of(episode: str) -> int:
     """The number of the store that an episode of a mixture is of; 0 where there is one store."""
     number, slash, _ = episode.partition("/")
-    return int(number) if slash and number.isdigit() else 0
+    return int(number) if slash and number.isdecimal() else 0
 
 
 class EpisodeDataset:

@@ -172,6 +172,7 @@ def test_goals_are_numbered_and_have_a_first():
     plain = Condition("c", 1, {GOAL: (1.0,)})
     assert split_goals(plain) == (plain, ())
     for poses in ({GOAL + "#2": (1.0,)}, {GOAL: (1.0,), GOAL + "#1": (1.0,)},
+                  {GOAL: (1.0,), GOAL + "#²": (1.0,)},
                   {GOAL: (1.0,), GOAL + "#2": (1.0, 2.0)}):  # fmt: skip
         with pytest.raises(DataError, match="is another value of"):
             split_goals(Condition("c", 1, poses))

@@ -32,6 +32,8 @@ def test_a_version_is_read_although_the_run_has_no_weights_yet(tmp_path: Path) -
     run_dir = practising(tmp_path / "out")
     for number in (3, 12):
         write_version(run_dir, number, {"a": torch.full((2,), float(number))})
+    # Digits to some, and no number.
+    (run_dir / "versions" / "²³.safetensors").write_bytes(b"")
     assert versions(run_dir) == (3, 12)
     run = load_version(run_dir, 12)
     assert (run.path, run.config["policy"]) == (run_dir, "flow")

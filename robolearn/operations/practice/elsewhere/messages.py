@@ -188,7 +188,8 @@ def confined_run_file(path: object, run_dir: Path) -> str:
     text = confined(path, "the learner's machine", below=run_dir)
     folder, _, name = text.rpartition("/")
     if folder == VERSIONS:
-        if name.removesuffix(".safetensors").isdigit() and name.endswith(".safetensors"):
+        number = name.removesuffix(".safetensors")
+        if number != name and number.isascii() and number.isdecimal():
             return text
     elif name in (*REQUIRED, DIGESTS) and all(_nesting(folder)):
         return text

@@ -24,6 +24,13 @@ def test_interval_prints_exact_and_wilson(capsys):
     assert "[0.1747, 0.4167]" in out
 
 
+def test_what_is_no_count_is_said(capsys):
+    for words in ("14", "14/x", "²/5"):
+        code, _, error = run(capsys, "interval", words)
+        assert code == 2
+        assert f"got '{words}'" in error
+
+
 def test_interval_as_json(capsys):
     code, out, _ = run(capsys, "interval", "20/20", "--json")
     document = json.loads(out)

@@ -547,6 +547,8 @@ def test_the_names_of_files_that_come_back_are_a_runs(tmp_path: Path) -> None:
         "state/x",
         "versions/../../x",
         "versions/a.safetensors",
+        "versions/²³.safetensors",
+        "versions/12",
         "practice.jsonl",
         "parent/evil.py",
         "elsewhere/config.yaml",
