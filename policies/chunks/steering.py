@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-import numpy as np
-
 from policies.chunks.policy import ChunkPolicy, FieldChunkPolicy
 from robolearn.contracts import Policy
 from robolearn.errors import ConfigError
-from robolearn.inference.blank import blank_request
 
 Steerable = ChunkPolicy | FieldChunkPolicy
 
@@ -17,8 +12,8 @@ Steerable = ChunkPolicy | FieldChunkPolicy
 def steerable(policy: Policy, where: str) -> Steerable:
     """``policy``, if its chunks are a function of one array of noise.
 
-    Errors: :class:`ConfigError` that says why it is not: it draws more than once per chunk, noise
-    has no say in what it answers, or its answers are chosen or made of those of another policy.
+    Errors: :class:`ConfigError` that says why it is not: it draws more than once per chunk, or its
+    answers are chosen or made of those of another policy.
     """
     if not isinstance(policy, ChunkPolicy | FieldChunkPolicy):
         raise ConfigError(
@@ -30,15 +25,5 @@ def steerable(policy: Policy, where: str) -> Steerable:
         raise ConfigError(
             f"the sampler of '{where}' draws noise {draws} times per chunk, so that what it begins"
             " from does not decide; take one that draws once (flow, ddim, dpm, distilled)"
-        )
-    horizon, size = policy.model.horizon, policy.model.action_size
-    shape = (1, 1, horizon, size)
-    wave = np.cos(np.arange(horizon * size)).reshape(shape).astype(np.float32)
-    here = dataclasses.replace(blank_request(policy.spec), prefix=None, prefix_weight=None)
-    one, other = (policy.steered(here, sign * wave).actions for sign in (1.0, -1.0))
-    if np.array_equal(one, other):
-        raise ConfigError(
-            f"noise has no say in what '{where}' answers, so that it cannot steer it; residual and"
-            " expo correct such a policy's chunks"
         )
     return policy

@@ -43,7 +43,7 @@ from policies.critics.diagnostics import (
     return_figures,
     value_figures,
 )
-from policies.critics.parent import judged_policy
+from policies.critics.parent import judged_policy, require_varied
 from policies.critics.reranked import ChunkLimits, RerankedPolicy
 from policies.nets.encoder import FocusConfig
 from policies.nets.pictures import PictureConfig
@@ -80,6 +80,10 @@ ConfigT = TypeVar("ConfigT", bound="OverParentConfig")
 @dataclass(frozen=True, slots=True)
 class OverParentConfig:
     """What every algorithm that improves on a parent policy is configured by."""
+
+    chooses: ClassVar[bool] = True
+    """Whether what it does lies among the chunks that the parent's noise leads to; False: it makes
+    others of them, so that a parent without noise will do."""
 
     # Observations that the critics see; must equal the parent's.
     n_obs: int = 2
@@ -181,6 +185,8 @@ class OverParentConfig:
         """Untrained critics over the policy of ``parent``."""
         kind = self.algorithm()
         policy = judged_policy(parent, kind.name, space, self.n_obs, self.horizon)
+        if self.chooses:
+            require_varied(policy, stats, kind.name, "parent" if parent is None else parent.path)
         if self.bounds is not None:
             require_bounded_rewards(self.rewards(stats), self.discount, self.bounds)
         return kind(self, policy.spec, stats, policy)

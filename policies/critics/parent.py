@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import numpy as np
 
 from policies.chunks.eyes import Eyes, eyes_of, told
 from policies.registry import policy_of
 from robolearn.contracts import Policy
+from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
+from robolearn.inference.blank import blank_request
 from robolearn.representation import RepresentedPolicy
 from robolearn.spec import SignalSpec, TaskSpace
 from robolearn.training.run_directory import PARENT, Run, nested_run
+
+CHUNKS_ASKED = 4
+"""So many chunks tell whether a policy's noise has a say."""
+SAME = 1e-5
+"""Chunks that differ by less than this share of the largest action are the same; a sum in another
+order is an error of 1e-7."""
 
 
 def inner_policy(run: Run) -> Policy:
@@ -61,6 +72,32 @@ def judged_policy(
             f" {policy.spec.horizon}), got ({n_obs}, {horizon})"
         )
     return policy
+
+
+def require_varied(policy: Policy, stats: DatasetStats, name: str, where: str | Path) -> None:
+    """:class:`ConfigError` for a policy that answers an observation by one chunk, whatever its
+    noise: ``name`` could choose nothing. It is asked in the middle of nowhere, and where the
+    recordings of ``stats`` are in the mean.
+    """
+    nowhere = dataclasses.replace(blank_request(policy.spec), prefix=None, prefix_weight=None)
+    usual = {
+        signal: np.broadcast_to(
+            np.reshape(stats.observations[signal].mean, value.shape[2:]), value.shape
+        ).astype(value.dtype)
+        for signal, value in nowhere.observations.items()
+        if signal in stats.observations and value.dtype != np.uint8
+    }
+    there = dataclasses.replace(nowhere, observations={**nowhere.observations, **usual})
+    for request in (nowhere, there):
+        actions = policy.sample(request, CHUNKS_ASKED).actions
+        if np.ptp(actions, axis=1).max() > SAME * np.abs(actions).max():
+            return
+    raise ConfigError(
+        f"noise has no say in what '{where}' answers: all of its chunks at an observation are the"
+        f" same, and {name} can do nothing but choose among them. Set 'policy' to residual, expo,"
+        " dice_rl or pa_rl, which make other chunks of them, or to filtered_bc, which goes on"
+        " imitating what succeeded"
+    )
 
 
 def _alike(sees: TaskSpace, space: TaskSpace, told_of: Collection[str]) -> bool:

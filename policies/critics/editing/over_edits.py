@@ -13,7 +13,7 @@ import dataclasses
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import torch
 from torch import nn
@@ -36,6 +36,8 @@ from robolearn.training.run_directory import Run, load_weights
 @dataclass(frozen=True, slots=True)
 class OverEditsConfig(OverParentConfig):
     """What algorithms that edit a parent's chunks are configured by."""
+
+    chooses: ClassVar[bool] = False
 
     # Whether edited chunks compete with each other alone when acting; false: with those that they
     # were made of as well.

@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -53,6 +53,8 @@ CRITICS, STUDENT = "critics.", "policy."
 @dataclass(frozen=True, slots=True)
 class PaRlConfig(OverParentConfig):
     """Policy-agnostic RL."""
+
+    chooses: ClassVar[bool] = False
 
     # How far chunks climb the critic.
     ascent: AscentConfig = field(default_factory=AscentConfig)

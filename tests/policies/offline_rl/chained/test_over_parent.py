@@ -14,7 +14,7 @@ from policies.chunks.student import RETRAINABLE
 from policies.critics.chunk_critic import judged_part, least
 from policies.critics.editing.ascent import Ascent, AscentConfig
 from policies.critics.ensemble import Ensemble
-from policies.critics.over_parent import OverParent
+from policies.critics.over_parent import OverParent, OverParentConfig
 from policies.critics.reranked import ChunkLimits, RerankedPolicy
 from policies.offline_rl.chained.expo import ExpoConfig
 from policies.offline_rl.chained.pa_rl import PaRlConfig
@@ -299,6 +299,42 @@ def test_policies_of_other_kinds_are_taught(parent: str, family: Family) -> None
     family.train("pa_rl", f"taught-{parent}", parent=parent)
     answer = load_policy(family.folder / f"taught-{parent}").sample(family.request(2)).actions
     assert np.isfinite(answer).all()
+
+
+OVER = [n for n in sorted(POLICIES) if issubclass(policy_config(n), OverParentConfig)]
+
+
+@pytest.fixture(scope="module")
+def sure(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    """Parents that answer by one chunk."""
+    made = Family(tmp_path_factory.mktemp("sure"))
+    made.run("bc")
+    made.run("act", spread=0.0)
+    return made
+
+
+@pytest.mark.parametrize("name", OVER)
+@pytest.mark.parametrize("parent", ["bc", "act"])
+def test_a_parent_whose_noise_has_no_say_is_not_chosen_from(
+    parent: str, name: str, sure: Family
+) -> None:
+    """Whoever makes other chunks of them needs no more than one."""
+    run = load_run(sure.run(parent))
+    config: Any = tiny(name, bounds=None)
+    if not config.chooses:
+        assert config.build(SPACE, run.stats, run) is not None
+        return
+    sooner = "draws noise 4 times" if (name, parent) == ("dsrl", "act") else "noise has no say"
+    with pytest.raises(ConfigError, match=sooner):
+        config.build(SPACE, run.stats, run)
+
+
+def test_who_makes_no_other_chunks_is_known() -> None:
+    kinds = {name: policy_config(name) for name in OVER}
+    choosing = [
+        n for n, kind in kinds.items() if issubclass(kind, OverParentConfig) and kind.chooses
+    ]
+    assert choosing == ["doit", "dsrl", "idql"]
 
 
 @pytest.mark.parametrize("parent", ["distilled", "idql", "fql"])
