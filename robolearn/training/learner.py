@@ -60,9 +60,11 @@ from robolearn.training.experiment import (
 )
 from robolearn.training.loop import FitResult
 from robolearn.training.run_directory import (
+    HELD,
     PROVENANCE,
     WEIGHTS,
     Run,
+    hold_parent,
     holding,
     load_state,
     read_json,
@@ -211,8 +213,8 @@ class Learner:
         self._trainer = Trainer(self.algorithm, feed, fit, run_dir, experiment.seed, Ranks())
         spec = self._data.seen.observed_by(self.algorithm.policy().spec, parent.spec)
         config = dict(experiment.plain() if plain is None else plain)
-        # What came out before stays until something else does.
-        write_run(run_dir, config | (holding(run_dir) if goes_on else {}), spec, stats)
+        # What came out before stays until something else does: at first the parent as it was.
+        write_run(run_dir, config | (holding(run_dir) if goes_on else HELD), spec, stats)
         keep_parent(parent, run_dir, fresh=not goes_on)
         self._say(complete=False)
         if goes_on and learned:
@@ -406,10 +408,13 @@ class Learner:
         seen |= {"decisions": self.decisions}
         self._trainer.checkpoint(logged=True, more={LEARNED: seen})
 
-    def finish(self, version: int | None = None) -> None:
+    def finish(self, version: int | None = None, *, as_parent: bool = False) -> None:
         """End: the run's weights become those of ``version`` (None: of now), and the run is
-        complete.
+        complete; ``as_parent``: what it does is what its parent does.
         """
+        if as_parent:
+            # Before anything else is written: whoever is killed from here on leaves the parent.
+            hold_parent(self.run_dir)
         if version is None:
             version = self._version if self._handed_over == self.step else self.hand_over()
         chosen = load_version(self.run_dir, version)
@@ -418,7 +423,8 @@ class Learner:
         unseal_run(self.run_dir)
         metadata = {"step": str(self.step), "version": str(version)}
         write_tensors(self.run_dir / WEIGHTS, chosen.weights, metadata)
-        release_parent(self.run_dir)
+        if not as_parent:
+            release_parent(self.run_dir)
         self._say(complete=True, version=version)
         seal_run(self.run_dir)
 

@@ -45,9 +45,10 @@ WEIGHTS, PROVENANCE, DIGESTS = "weights.safetensors", "provenance.json", "digest
 PARENT, PARTS, STATE = "parent", "parts", "state"
 TENSORS, SUM = "tensors.safetensors", "sha256"
 HOLDS = "holds"
-"""In config.yaml: ``parent`` where a run was made to improve on its parent and did not, so that
-what it does is what its parent does.
+"""In config.yaml: ``parent`` where a run was made to improve on its parent and did not, or has not
+been found to yet, so that what it does is what its parent does.
 """
+HELD = {HOLDS: PARENT}
 # What a policy is beside its weights; it does not change during training.
 CONFIG_FILE = "config.yaml"
 FRAME = (CONFIG_FILE, "spec.json", "stats.json")
@@ -315,10 +316,15 @@ def seal_run(path: Path) -> None:
 
 def hold_parent(path: Path) -> None:
     """From now on the run at ``path`` does what the run inside of it, its parent, does."""
-    config = load_yaml(path / CONFIG_FILE) | {HOLDS: PARENT}
     unseal_run(path)
-    write_atomic(path / CONFIG_FILE, yaml.safe_dump(config, sort_keys=False))
+    say_held(path / CONFIG_FILE)
     seal_run(path)
+
+
+def say_held(file: Path) -> None:
+    """In ``file``, a config.yaml, that its run does what its parent does."""
+    config = load_yaml(file) | HELD
+    write_atomic(file, yaml.safe_dump(config, sort_keys=False))
 
 
 def holding(path: Path) -> dict[str, Any]:

@@ -9,14 +9,18 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from robolearn.config import differences, from_dict, to_dict
+from robolearn.config import differences, from_dict, load_yaml, to_dict
 from robolearn.data.store.lock import StoreLock
 from robolearn.errors import CheckpointError, ConfigError, StoreError, StoreLockedError
 from robolearn.training.distributed import Ranks
 from robolearn.training.log import JOURNAL
 from robolearn.training.renamed_keys import with_new_keys
 from robolearn.training.run_directory import (
+    CONFIG_FILE,
+    DIGESTS,
+    FRAME,
     PARENT,
+    PARTS,
     PROVENANCE,
     STATE,
     WEIGHTS,
@@ -24,12 +28,17 @@ from robolearn.training.run_directory import (
     copy_run,
     require_unedited,
 )
+from robolearn.training.versions import VERSIONS, versions
 from robolearn.training.watching.finite import FAILED_BATCH
 
 log = logging.getLogger(__name__)
 
 BEGUN = (WEIGHTS, STATE, JOURNAL, FAILED_BATCH)
 """What a run directory holds, at least one of them, once training has begun in it."""
+
+
+BEFORE = (*FRAME, PROVENANCE, DIGESTS, PARENT, PARTS)
+"""What it may hold until then."""
 
 
 @contextlib.contextmanager
@@ -71,6 +80,29 @@ def keep_parent(parent: Run | None, run_dir: Path, *, fresh: bool) -> None:
         copy_run(parent.path, run_dir / PARENT)
 
 
+def require_room(run_dir: Path) -> None:
+    """:class:`CheckpointError` where ``run_dir``, in which a training is to begin, holds something
+    by a name that a run has, which would be written over or removed; what one left that was killed
+    before its first step is written again.
+    """
+    found = [name for name in BEGUN if (run_dir / name).exists()]
+    found += [f"{VERSIONS}/*" for _ in versions(run_dir)[:1]]
+    if not _is_experiment(run_dir / CONFIG_FILE):
+        found += [name for name in BEFORE if (run_dir / name).exists()]
+    if found:
+        raise CheckpointError(
+            f"'{run_dir}' holds {', '.join(found)}, which would be written over, and no run that"
+            " could go on; choose another --out, or a new folder inside it"
+        )
+
+
+def _is_experiment(file: Path) -> bool:
+    try:
+        return "policy" in load_yaml(file)
+    except ConfigError:
+        return False
+
+
 def previous_run(
     run_dir: Path, parts: Mapping[str, Any], identity: Mapping[str, Any], resume: bool
 ) -> dict[str, Any] | None:
@@ -84,9 +116,11 @@ def previous_run(
     if not file.is_file():
         if run_dir.exists() and not run_dir.is_dir():
             raise CheckpointError(f"'{run_dir}' is a file; --out names a folder")
+        require_room(run_dir)
         return None
     if not any((run_dir / name).exists() for name in BEGUN):
         # It ended before its first step: there is nothing to go on from, or to lose.
+        require_room(run_dir)
         return None
     if not resume:
         raise CheckpointError(

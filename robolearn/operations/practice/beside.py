@@ -83,8 +83,10 @@ class Learning(Protocol):
         """Keep what going on needs."""
         ...
 
-    def finish(self, version: int | None = None) -> None:
-        """Make the run complete, with the weights of a version."""
+    def finish(self, version: int | None = None, *, as_parent: bool = False) -> None:
+        """Make the run complete, with the weights of a version; ``as_parent``: from its first step
+        on it does what its parent does.
+        """
         ...
 
     def close(self) -> None:
@@ -164,9 +166,9 @@ class LearnerProcess:
         """See :class:`Learner`."""
         self._asked("checkpoint")
 
-    def finish(self, version: int | None = None) -> None:
+    def finish(self, version: int | None = None, *, as_parent: bool = False) -> None:
         """See :class:`Learner`."""
-        self._asked("finish", version)
+        self._asked("finish", version, as_parent=as_parent)
 
     def close(self) -> None:
         """End the process: politely by closing its pipe, then by force."""
@@ -176,9 +178,9 @@ class LearnerProcess:
             self._process.kill()
             self._process.join()
 
-    def _asked(self, name: str, *arguments: Any) -> Any:
+    def _asked(self, name: str, *arguments: Any, **named: Any) -> Any:
         try:
-            self._pipe.send((name, arguments))
+            self._pipe.send((name, arguments, named))
         except OSError as error:
             raise self._death(name) from error
         return self._answered(name)
@@ -214,13 +216,13 @@ def _serve(build: Callable[[], Learner], pipe: Connection, hurry: Hurry) -> None
         with contextlib.closing(learner):
             pipe.send(_Answer(None, learner.step, time.process_time()))
             while True:
-                name, arguments = pipe.recv()
+                name, arguments, named = pipe.recv()
                 value, failed = None, None
                 try:
                     if name == "update":
                         value = learner.update(*arguments, hurried=hurry.is_set)
                     else:
-                        value = getattr(learner, name)(*arguments)
+                        value = getattr(learner, name)(*arguments, **named)
                 except Exception as error:  # noqa: BLE001 - the same
                     failed = _told(error)
                 pipe.send(_Answer(value, learner.step, time.process_time(), failed))

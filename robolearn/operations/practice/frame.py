@@ -37,7 +37,7 @@ from robolearn.training.collected.second import shown_data, shown_of
 from robolearn.training.learner import Learner
 from robolearn.training.log import Journal
 from robolearn.training.run_directory import Run, load_again
-from robolearn.training.run_start import let_in
+from robolearn.training.run_start import let_in, require_room
 from robolearn.training.versions import VERSIONS
 from robolearn.training.watching.probe import watched
 from robolearn.types import Condition
@@ -69,10 +69,22 @@ class SecondStore:
         """Which of its episodes are meant."""
         return ("online",) if self.practised else recorded_kinds(parent)
 
+    @property
+    def number(self) -> str:
+        """What the store is known by, however its path is spelled; of one that is not here (that of
+        a machine that learns) its path.
+        """
+        return store_number(str(self.path))
+
     def source(self, data: DataConfig, parent: Run) -> StoreSource:
         """Its episodes as ``data`` says, of the kind that is meant."""
         chosen = dataclasses.replace(data, kinds=self.kinds(parent))
         return StoreSource(EpisodeStore.open(self.path), chosen)
+
+
+def store_number(path: str) -> str:
+    """The number of the store at ``path``; ``path`` itself where there is none."""
+    return EpisodeStore.open(path).uuid if Path(path).is_dir() else path
 
 
 def require_share(
@@ -187,7 +199,7 @@ def identity_of(
         "experiment": values,
         "parent": parent.policy_hash,
         "worlds": list(worlds),
-        "demonstrations": None if second is None else str(second.path),
+        "demonstrations": None if second is None else second.number,
     }
     found |= {"takeover": takeover} if takeover else {}
     found |= {} if judge is None else {"judge": judge.hash}
@@ -266,13 +278,18 @@ def standing_of(out: Path, identity: dict[str, Any], *, resume: bool) -> Standin
             raise CheckpointError(
                 f"'{out}' holds a run already, and no practice that could go on; choose another out"
             )
+        require_room(out)
         return Standing(identity, uuid.uuid4().hex[:16], {})
     if not resume:
         raise CheckpointError(
             f"'{out}' holds a practice already; go on with resume, or choose another out"
         )
-    lines = differences(identity, found.identity, "")
-    lines += [f"{k}: {v} before" for k, v in found.identity.items() if k not in identity]
+    before = found.identity
+    if before.get("demonstrations") is not None:
+        # Earlier versions kept a path.
+        before = before | {"demonstrations": store_number(before["demonstrations"])}
+    lines = differences(identity, before, "")
+    lines += [f"{k}: {v} before" for k, v in before.items() if k not in identity]
     if lines:
         raise CheckpointError(
             f"'{out}' holds another practice; choose another out. Differences:"
@@ -351,9 +368,19 @@ class Books:
         learns_on: bool = False,
     ) -> Session:
         """Of ``experiment``; the rest is as in :class:`Session`."""
-        inner = experiment.experiment
+        inner, config = experiment.experiment, experiment.practice
+        if lacking := config.lacking(len(self.ledger.flights)):
+            log.warning(
+                "practice.max_episodes (%d) ends this %d episodes before the warm-up is over"
+                " (practice.warmup_episodes: %d): episodes are recorded and nothing is learned from"
+                " them. Raise it, now or when it goes on with resume, or lower the"
+                " warm-up, which is another practice",
+                config.max_episodes,
+                lacking,
+                config.warmup_episodes,
+            )
         return Session(
-            config=experiment.practice,
+            config=config,
             max_updates=inner.fit.steps,
             checkpoint_every=inner.fit.checkpoint_every,
             run_dir=self.out,

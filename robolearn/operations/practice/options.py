@@ -86,6 +86,15 @@ class PracticeConfig:
                 " nothing would be practised"
             )
 
+    def lacking(self, episodes: int) -> int:
+        """How many episodes of the warm-up there will not be when ``max_episodes`` end a practice
+        that has ``episodes``; rounds are whole.
+        """
+        if self.max_episodes is None:
+            return 0
+        rounds = -(-max(0, self.max_episodes - episodes) // self.lanes)
+        return max(0, self.warmup_episodes - episodes - rounds * self.lanes)
+
     def parents_of(self, lanes: int) -> int:
         """How many of ``lanes`` the parent drives."""
         return round(lanes * self.parent_share)

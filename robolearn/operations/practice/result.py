@@ -15,7 +15,7 @@ from robolearn.errors import InferenceError, PracticeError
 from robolearn.operations.practice.records import VersionTest
 from robolearn.operations.practice.session import Ended, Session
 from robolearn.operations.practice.wear import worn
-from robolearn.training.run_directory import hold_parent, load_run, policy_hash
+from robolearn.training.run_directory import load_run, policy_hash
 
 log = logging.getLogger(__name__)
 
@@ -103,9 +103,7 @@ def finished(session: Session) -> FinetuneResult:
             len(session.ledger.flights),
             session.run_dir,
         )
-    learner.finish(version)
-    if kept == "parent":
-        hold_parent(session.run_dir)
+    learner.finish(version, as_parent=kept == "parent")
     report = session.report({})
     result = FinetuneResult(
         run_dir=session.run_dir,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
+import itertools
 import logging
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +17,10 @@ import numpy as np
 import pytest
 import torch
 
+from policies.critics.reranked import RerankedPolicy
 from policies.imitation.flow import FlowConfig
 from policies.offline_rl.idql import IdqlConfig
-from policies.registry import load_policy
+from policies.registry import load_policy, policy_of
 from robolearn.data.reading.cache import flatten
 from robolearn.data.reading.corruption import CorruptConfig
 from robolearn.data.reading.rewards import RewardConfig
@@ -32,6 +37,7 @@ from robolearn.errors import (
     TrainingError,
 )
 from robolearn.representation import RepresentationConfig
+from robolearn.training import run_directory
 from robolearn.training.budget import TimeLeft
 from robolearn.training.data import TrainingData, TrainingSource
 from robolearn.training.experiment import Experiment, train
@@ -316,6 +322,76 @@ def test_the_last_versions_are_kept_and_those_that_are_asked_for(
     assert run.provenance["practised"]["version"] == 1
 
 
+def chooses(run_dir: Path) -> bool:
+    """Whether a run does what was learned, not what its parent does."""
+    return isinstance(load_policy(run_dir), RerankedPolicy)
+
+
+def test_until_something_comes_out_a_run_holds_its_parent(parent: Run, tmp_path: Path) -> None:
+    """Whoever is killed leaves nothing that was never tried."""
+    add_episodes(tmp_path / "store", range(2))
+    run = tmp_path / "run"
+    with practice(parent, tmp_path) as learner:
+        learner.update(1)
+        learner.hand_over()
+        learner.checkpoint()
+        assert not chooses(run)
+        assert isinstance(policy_of(load_version(run, 1)), RerankedPolicy)
+    with practice(parent, tmp_path, resume=True) as learner:
+        learner.checkpoint()
+        assert not chooses(run)
+        learner.finish()
+    assert chooses(run)
+    # What came out before stays.
+    with practice(parent, tmp_path, resume=True) as learner:
+        learner.checkpoint()
+        assert chooses(run)
+
+
+class Killed(BaseException):
+    """As if nothing came after it."""
+
+
+def test_who_is_killed_while_it_ends_as_its_parent_leaves_the_parent(
+    parent: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever file is the last one that was written."""
+    add_episodes(tmp_path / "store", range(2))
+    run, before, write = tmp_path / "run", tmp_path / "before", run_directory.write_atomic
+    with practice(parent, tmp_path) as learner:
+        learner.update(1)
+        learner.finish()
+    run.rename(before)
+    written = list[str]()
+
+    def killed_after(count: int) -> Callable[[Path, str | bytes], None]:
+        def killed(path: Path, content: str | bytes) -> None:
+            if len(written) == count:
+                raise Killed
+            written.append(path.name)
+            write(path, content)
+
+        return killed
+
+    for count in itertools.count(1):
+        written.clear()
+        shutil.copytree(before, run, dirs_exist_ok=True)
+        assert chooses(run)
+        learner = practice(parent, tmp_path, resume=True)
+        with monkeypatch.context() as context, contextlib.closing(learner):
+            learner.update(1)
+            learner.hand_over()
+            context.setattr(run_directory, "write_atomic", killed_after(count))
+            with contextlib.suppress(Killed):
+                learner.finish(as_parent=True)
+                break
+        assert not chooses(run), written
+        shutil.rmtree(run)
+    assert not chooses(run)
+    assert written[0] == "config.yaml"
+    assert {"weights.safetensors", "provenance.json", "digests.json"} <= {*written}
+
+
 def test_losses_and_weights_that_are_no_numbers_end_it(parent: Run, tmp_path: Path) -> None:
     add_episodes(tmp_path / "store", range(2))
     with practice(parent, tmp_path) as learner:
@@ -398,6 +474,34 @@ def test_another_run_is_not_gone_on_with(parent: Run, tmp_path: Path) -> None:
         practice(parent, tmp_path, resume=True)
     with pytest.raises(CheckpointError, match="it did not practise"):
         practice(parent, tmp_path, run_dir=parent.path, resume=True)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_what_is_no_run_is_not_written_over(parent: Run, tmp_path: Path, *, resume: bool) -> None:
+    """What a training left that was killed as it began is; somebody else's files are not."""
+    add_episodes(tmp_path / "store", range(2))
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "notes.txt").write_text("mine")
+    for name in ("config.yaml", "provenance.json", "weights.safetensors", "parent"):
+        (run / name).write_text('{"mine": 1}')
+        with pytest.raises(CheckpointError, match=f"{name}.* written over, and no run"):
+            practice(parent, tmp_path, resume=resume)
+        assert (run / name).read_text() == '{"mine": 1}'
+        (run / name).unlink()
+    with practice(parent, tmp_path):
+        pass
+    for left in (["provenance.json"], ["spec.json", "stats.json"]):
+        for name in left:
+            (run / name).unlink()
+        with practice(parent, tmp_path, resume=resume) as learner:
+            assert learner.step == 0
+    with practice(parent, tmp_path, resume=resume) as learner:
+        learner.update(1)
+        learner.finish()
+    (run / "provenance.json").unlink()
+    with pytest.raises(CheckpointError, match=r"holds weights.safetensors, state.* written over"):
+        practice(parent, tmp_path, resume=resume)
 
 
 def test_weights_of_another_run_are_refused(parent: Run, tmp_path: Path) -> None:

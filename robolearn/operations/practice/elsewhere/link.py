@@ -57,10 +57,13 @@ from robolearn.operations.practice.session import nothing
 from robolearn.training.budget import UNLIMITED, TimeLeft
 from robolearn.training.learner import Taken
 from robolearn.training.run_directory import (
+    CONFIG_FILE,
     DIGESTS,
     Run,
     hold_parent,
     holding,
+    say_held,
+    seal_run,
     unseal_run,
 )
 from robolearn.training.versions import load_version, remove_versions, versions
@@ -228,10 +231,12 @@ class RemoteLearner:
         """Keep what going on needs, there."""
         self._do("checkpoint")
 
-    def finish(self, version: int | None = None) -> None:
-        """The run is complete, there and here."""
+    def finish(self, version: int | None = None, *, as_parent: bool = False) -> None:
+        """The run is complete, there and here; what it holds is said here."""
+        if as_parent:
+            hold_parent(self._where.here.out)
         self._do("finish", version)
-        self._reached(lambda channel: self._fetch_run(channel, done=True))
+        self._reached(lambda channel: self._fetch_run(channel, done=not as_parent))
 
     def close(self) -> None:
         """Leave; safe to call twice."""
@@ -372,7 +377,7 @@ class RemoteLearner:
         files = checked(
             lambda: [RunFile(confined_run_file(n, out), int(s), str(d)) for n, s, d in rows]
         )
-        here, parent_held = run_files(out), not done and bool(holding(out))
+        here, held = run_files(out), not done and bool(holding(out))
         wanted = {f.path: (f.size, f.sha256) for f in files}
         if DIGESTS in here and wanted.get(DIGESTS) != self._digests(here[DIGESTS]):
             # They go before a file changes.
@@ -380,15 +385,26 @@ class RemoteLearner:
             del here[DIGESTS]
         for file in sorted(files, key=lambda f: written_last(f.path)):
             path = here.get(file.path)
+            if held and file.path == DIGESTS:
+                continue
             if path is None or self._digests(path) != wanted[file.path]:
-                self._fetch_file(channel, file, out / file.path)
-        if parent_held:
-            # What came out before stays until something else does.
-            hold_parent(out)
+                # What came out before stays until something else does, at every moment.
+                kept = say_held if held and file.path == CONFIG_FILE else None
+                self._fetch_file(channel, file, out / file.path, kept)
+        if held:
+            seal_run(out)
         remove_versions(out, frozenset(_numbers([f.path for f in files])))
 
-    def _fetch_file(self, channel: Channel, file: RunFile, target: Path) -> None:
-        """To the disk as it comes: what a file's size is said to be costs no memory."""
+    def _fetch_file(
+        self,
+        channel: Channel,
+        file: RunFile,
+        target: Path,
+        amend: Callable[[Path], None] | None = None,
+    ) -> None:
+        """To the disk as it comes: what a file's size is said to be costs no memory; ``amend``:
+        before it takes its place.
+        """
         target.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(target.parent).free
         if file.size > free:
@@ -397,20 +413,23 @@ class RemoteLearner:
                 f" in {target.parent}; free some, and resume"
             )
         found, length = hashlib.sha256(), 0
-        with replacing(target) as fresh, fresh.open("wb") as written:
-            while length < file.size:
-                part = bytes_of(
-                    self._ask(channel, "fetch", {"path": file.path, "at": length}), "data"
-                )
-                length += len(part)
-                if not part or length > file.size:
-                    raise DataError(
-                        f"{self._url}: '{file.path}' is not as long as it was said to be"
+        with replacing(target) as fresh:
+            with fresh.open("wb") as written:
+                while length < file.size:
+                    part = bytes_of(
+                        self._ask(channel, "fetch", {"path": file.path, "at": length}), "data"
                     )
-                written.write(part)
-                found.update(part)
+                    length += len(part)
+                    if not part or length > file.size:
+                        raise DataError(
+                            f"{self._url}: '{file.path}' is not as long as it was said to be"
+                        )
+                    written.write(part)
+                    found.update(part)
             if found.hexdigest() != file.sha256:
                 raise DataError(f"{self._url}: '{file.path}' is not what it was said to be")
+            if amend is not None:
+                amend(fresh)
 
 
 def _numbers(paths: list[str]) -> list[int]:

@@ -20,6 +20,7 @@ import pytest
 
 from robolearn.cli import serve
 from robolearn.cli.main import main
+from robolearn.config import load_yaml
 from robolearn.data.reading.selection import DataConfig
 from robolearn.data.store.annotations import Annotation
 from robolearn.data.store.manifest import STORE_FILE, manifest_bytes
@@ -36,6 +37,7 @@ from robolearn.errors import (
     TrainingError,
     UnsafePathError,
 )
+from robolearn.files import replacing
 from robolearn.inference.channel_client import Channel
 from robolearn.inference.channel_server import ServeConfig
 from robolearn.inference.client import RemoteInference
@@ -58,7 +60,14 @@ from robolearn.operations.practice.on_cell import CellPractice, finetune_on_cell
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.training.budget import UNLIMITED, TimeLeft
 from robolearn.training.learner import Taken
-from robolearn.training.run_directory import load_run, policy_hash
+from robolearn.training.run_directory import (
+    WEIGHTS,
+    holding,
+    load_run,
+    policy_hash,
+    require_unedited,
+    seal_run,
+)
 from robolearn.training.versions import version_file, versions
 from tests.episodes import small_episode
 from tests.mocks import WalkPolicy
@@ -332,6 +341,35 @@ def test_an_arm_goes_on_with_the_version_that_it_has_while_the_cable_is_pulled(p
     told = [call for call, _ in Told.made[0].calls]
     # Each once, although some of them were asked for again.
     assert told.count("update") == told.count("take_in") == len(session.learned)
+
+
+def test_what_ends_as_its_parent_holds_it_whatever_came_from_there_last(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere, _, _ = pair
+    record(elsewhere.here.store, 0)
+    remote, out = elsewhere(), elsewhere.here.out
+    remote.hand_over()
+    assert not holding(out)
+    there, held = Told.made[0].builder.out, list[tuple[str, bool]]()
+    # Other limits, other weights.
+    (there / "config.yaml").write_text((there / "config.yaml").read_text() + "more: 1\n")
+    shutil.copyfile(there / "versions" / "000001.safetensors", there / WEIGHTS)
+    seal_run(there)
+
+    @contextlib.contextmanager
+    def fetched(path: Path) -> Iterator[Path]:
+        with replacing(path) as fresh:
+            yield fresh
+        held.append((path.name, bool(holding(out))))
+
+    monkeypatch.setattr(link, "replacing", fetched)
+    remote.finish(1, as_parent=True)
+    assert {name for name, _ in held} == {"config.yaml", WEIGHTS}
+    assert all(kept for _, kept in held)
+    assert holding(out)
+    assert load_yaml(out / "config.yaml")["more"] == 1
+    require_unedited(out)
 
 
 def test_what_was_told_before_the_cable_broke_is_not_done_twice(pair: Pair) -> None:

@@ -41,7 +41,7 @@ from robolearn.operations.practice.finetune import Actors, finetune
 from robolearn.operations.practice.frame import SecondStore
 from robolearn.operations.practice.ledger import Ledger
 from robolearn.operations.practice.listener import PracticeListener, RoundReport
-from robolearn.operations.practice.records import VersionTest, read_standing
+from robolearn.operations.practice.records import VersionTest, read_standing, write_standing
 from robolearn.operations.practice.result import FinetuneResult, kept_version
 from robolearn.operations.practice.session import Ended
 from robolearn.pusht import BLOCK, TOOL
@@ -384,6 +384,23 @@ def test_what_practised_goes_on_practising(practised: FinetuneResult, tmp_path: 
     policy, root = load_policy(out), load_policy(run / "parent")
     assert isinstance(policy, RerankedPolicy)
     assert type(policy.parent) is type(root)
+    # The other store is known by its number, however its path is spelled, or was.
+    (tmp_path / "link").symlink_to(store)
+    spelled = (SecondStore(tmp_path / "link", True), SecondStore(store / ".." / "store", True))
+    for other in spelled:
+        again = finetune(experiment, run, WORLD, tmp_path / "store", out, second=other, resume=True)
+        assert again.reused
+    standing = read_standing(out)
+    assert standing is not None
+    identity = standing.identity | {"demonstrations": str(store)}
+    write_standing(out, dataclasses.replace(standing, identity=identity))
+    again = finetune(
+        experiment, run, WORLD, tmp_path / "store", out, second=spelled[0], resume=True
+    )
+    assert again.reused
+    third = SecondStore(tmp_path / "store", practised=True)
+    with pytest.raises(CheckpointError, match=r"holds another practice.*demonstrations: now"):
+        finetune(experiment, run, WORLD, tmp_path / "store", out, second=third, resume=True)
     wider = practice_experiment(load_run(run), None, SMALL | {"algorithm.width": 24})
     with pytest.raises(ConfigError, match="do not fit: width: 16 there, 24 here"):
         finetune(wider, run, WORLD, tmp_path / "store", tmp_path / "wider")
@@ -455,6 +472,40 @@ def test_a_budget_is_time_that_the_arm_drives(parent: Path, tmp_path: Path) -> N
     assert found.episodes == 9
     assert found.wear.robot_seconds == pytest.approx(21.6)
     assert "(practice.budget_minutes)" in found.ended
+
+
+def test_a_limit_before_the_end_of_the_warm_up_is_said_before_anything_flies(
+    parent: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, out, told = tmp_path / "store", tmp_path / "out", list[bool]()
+    few = small(parent, practice__warmup_episodes=8, practice__max_episodes=3)
+    assert [few.practice.lacking(n) for n in (0, 1, 2, 3, 7)] == [4, 3, 2, 5, 1]
+    said = r"practice.max_episodes (3) ends this 4 episodes before the warm-up is over"
+    listener = PracticeListener(on_round=lambda _: told.append(said in caplog.text))
+    with pytest.raises(PracticeError, match=r"4 of 8 episodes to begin with .* with resume"):
+        finetune(few, parent, WORLD, store, out, listener=listener)
+    assert told == [True]
+    caplog.clear()
+    more = small(parent, practice__warmup_episodes=8, practice__max_episodes=8)
+    found = finetune(more, parent, WORLD, store, out, resume=True)
+    assert (found.episodes, found.updates) == (8, 3)
+    assert "warm-up" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config.yaml", "stats.json", "parent/mine", "state/mine", "versions/000001.safetensors"],
+)
+def test_what_lies_in_out_and_is_no_practice_is_not_written_over(
+    parent: Path, tmp_path: Path, name: str
+) -> None:
+    out = tmp_path / "out"
+    (out / name).parent.mkdir(parents=True)
+    (out / name).write_text("mine: 1\n")
+    with pytest.raises(CheckpointError, match=f"holds {name.partition('/')[0]}.* written over"):
+        finetune(small(parent), parent, WORLD, tmp_path / "store", out)
+    assert (out / name).read_text() == "mine: 1\n"
+    assert not (tmp_path / "store").exists()
 
 
 def test_what_grows_cannot_be_weighed(parent: Path, tmp_path: Path) -> None:

@@ -61,8 +61,8 @@ class Counting:
     def checkpoint(self) -> None:
         pass
 
-    def finish(self, version: int | None = None) -> None:
-        del version
+    def finish(self, version: int | None = None, *, as_parent: bool = False) -> None:
+        del version, as_parent
 
     def close(self) -> None:
         pass
