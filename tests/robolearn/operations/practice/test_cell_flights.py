@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hardware.cell.load import load_cell
 from hardware.supervisor.link import Cause, Mode, Status
+from hardware.teleop.agent import TeleopAgent
+from hardware.teleop.device import DeviceReading, Steps
 from policies.registry import load_policy
 from robolearn.agents.execution import Execution
 from robolearn.agents.scripted_person import PatienceConfig, ScriptedPerson
@@ -38,6 +42,7 @@ from sim.contract import World
 from sim.experts.registry import build_expert
 from sim.worlds import make_world
 from tests.hardware.lab import CONFIG
+from tests.hardware.teleop.answering import Answering
 from tests.two_runs import two_runs
 
 STEPS = 8
@@ -64,7 +69,7 @@ def world() -> Generator[World]:
     env.close()
 
 
-class Answering:
+class Inferring:
     """A policy in this process, as a source of answers."""
 
     def __init__(self, policy: Policy) -> None:
@@ -88,10 +93,10 @@ class Answering:
 class Versions:
     """The same policy as every version."""
 
-    def __init__(self, answering: Answering) -> None:
+    def __init__(self, answering: Inferring) -> None:
         self.answering, self.asked = answering, list[int]()
 
-    def at(self, version: int) -> Answering:
+    def at(self, version: int) -> Inferring:
         self.asked.append(version)
         return self.answering
 
@@ -168,7 +173,7 @@ Fly = Callable[..., Flying]
 @pytest.fixture
 def fly(runs: Path, world: World, tmp_path: Path) -> Generator[Fly]:
     store = EpisodeStore.create(tmp_path / "store")
-    answering = Answering(load_policy(runs / "one"))
+    answering = Inferring(load_policy(runs / "one"))
     with store.writer() as writer:
 
         def make(
@@ -176,7 +181,7 @@ def fly(runs: Path, world: World, tmp_path: Path) -> Generator[Fly]:
             *,
             lab: bool = True,
             stops: int = 3,
-            person: ScriptedPerson | None = None,
+            person: ScriptedPerson | TeleopAgent | None = None,
             steps: int = STEPS,
         ) -> Flying:
             arm = FakeArm(world, plan or {})
@@ -197,7 +202,7 @@ def fly(runs: Path, world: World, tmp_path: Path) -> Generator[Fly]:
                 practice="id",
                 provenance={"command": "robolearn finetune"},
                 person=person,
-                watching=() if person is None else (person,),
+                watching=(person,) if isinstance(person, ScriptedPerson) else (),
             )
             return Flying(flights, arm, writer, store)
 
@@ -244,6 +249,43 @@ def test_a_person_takes_over_and_its_cost_is_counted(fly: Fly, world: World) -> 
         assert flown.effort.travel_m > 0
     # To the start twice, as it was placed anew, and the episodes.
     assert (first.moves, second.moves) == (4, 2)
+
+
+class Nudging(Answering):
+    """Nudges the tool forward at the tenth to twentieth look of every episode."""
+
+    name = "keyboard"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks, self.total = 0, np.zeros(6)
+
+    def begin(self, opening: float | None) -> None:
+        del opening
+
+    def poll(self) -> DeviceReading:
+        self.looks += 1
+        self.total[0] += 0.004 * (10 <= self.looks < 20)
+        return DeviceReading(time.monotonic_ns(), True, True, Steps(self.total.copy()))
+
+
+def test_a_person_at_a_device_takes_over_while_an_arm_practises(fly: Fly, world: World) -> None:
+    device = Nudging()
+    flying = fly(person=TeleopAgent(device, world.spec), steps=16)
+    task = pair(world)
+    for k, flown in enumerate(flying.flights(task)):
+        device.looks = 0
+        assert flown.prepared is not None
+        flying.writer.commit(flown.prepared)
+        episode = flying.store.read(flying.store.ids()[k])
+        by_hand = np.array(episode.source) == "human:keyboard"
+        assert not by_hand[0]
+        assert flown.effort.person_steps == by_hand.sum() > 0
+        assert flown.effort.take_overs == 1
+        np.testing.assert_array_equal(episode.intervention, by_hand)
+        assert flown.driver == task.drivers[k]
+        way = episode.action[TOOL][by_hand]
+        assert len(way) < 2 or way[-1, 1] > way[0, 1]
 
 
 def test_a_stop_is_an_episode_of_its_length(fly: Fly, world: World) -> None:
