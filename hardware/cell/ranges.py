@@ -108,6 +108,7 @@ RANGES: Mapping[str, Mapping[str, Range]] = {
         "max_jerk": _JERK,
         "max_rotation_speed": Range(0.01, 6.0, "rad/s"),
         "max_rotation_acceleration": Range(0.05, 60.0, "rad/s^2"),
+        "max_rotation_jerk": _JERK,
         "natural_frequency": Range(0.5, 60.0, "rad/s"),
         "max_joint_speed": _JOINT_SPEED,
         "max_joint_acceleration": Range(0.05, 200.0, "rad/s^2"),

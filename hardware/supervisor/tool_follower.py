@@ -196,9 +196,12 @@ class ToolFollower:
         self._box_most = (self._box[1] + margin).tolist()
         self._tips = RecentTips(self._kinematics.pose)
         self._joint_gate = RateGate(np.array(own.acceleration), None, rate_hz)
-        jerk = None if limits.max_jerk is None else np.array(limits.max_jerk)
+        jerk, turning = (
+            None if limit is None else np.array(limit)
+            for limit in (limits.max_jerk, limits.max_rotation_jerk)
+        )
         self._tool_gate = RateGate(np.array(limits.max_acceleration), jerk, rate_hz)
-        self._turn_gate = RateGate(np.array(limits.max_rotation_acceleration), None, rate_hz)
+        self._turn_gate = RateGate(np.array(limits.max_rotation_acceleration), turning, rate_hz)
         # The tool's rotation since the start, one small turn after the other.
         self._turned, self._facing = np.zeros(3), np.eye(4)
         self._last_way: tuple[Pose, Pose, Twist] | None = None
@@ -330,7 +333,7 @@ class ToolFollower:
         self._turned = self._turned + self._way(self._facing, tip)[3:]
         self._facing = tip
         broken = self._turn_gate.broken(self._turned)
-        return f"tool's rotation {broken} rad/s^2" if broken else ""
+        return f"tool's rotation {broken} rad/s^2 or rad/s^3" if broken else ""
 
     def violation(
         self, q: Joints, before: Joints | None, dt_s: float, *, guided: bool = False

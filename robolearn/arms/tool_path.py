@@ -31,6 +31,9 @@ _INSIDE = 0.98
 # Of the acceleration, what plans that must be kept count on, and what each axis may brake with
 # before a wall: all three together stay below one.
 _PLANNED, _WALL = 0.7, 0.55
+# Turned by more within the window of the mean [rad], neighbouring quaternions are so far apart that
+# their mean keeps jerk no more (by 4 % at 3 rad and 60 rad/s^2).
+_MOST_TURNED = 1.0
 # Beyond this angle the shorter way round may change between two ticks; the one begun is kept.
 _HALF_TURN = math.pi - 0.1
 
@@ -52,6 +55,9 @@ class ToolPathLimits:
     max_rotation_speed: float = 0.6
     # Of the tool [rad/s^2].
     max_rotation_acceleration: float = 3.0
+    # Of the tool [rad/s^3]; null for none. Costs as max_jerk does; of both the longer delay counts,
+    # for travel and turning alike, so that neither runs ahead.
+    max_rotation_jerk: float | None = None
     # [rad/s] of the critically damped law; the tool lags about 2 / natural_frequency.
     natural_frequency: float = 20.0
     # Of every joint [rad/s].
@@ -76,12 +82,27 @@ class ToolPathLimits:
             value = float(getattr(self, name))
             if not 0.0 <= value < math.inf:
                 raise ConfigError(f"tool limits: {name} must not be negative, got {value}")
-        window_for(self.max_acceleration, self.max_jerk, 0.01)
+        periods = self.jerk_window(0.01)
+        turned = 0.01 * periods * self.max_rotation_speed
+        if self.max_rotation_jerk is not None and turned > _MOST_TURNED:
+            raise ConfigError(
+                f"tool limits: max_rotation_jerk {self.max_rotation_jerk:g} cannot be kept: at"
+                f" {self.max_rotation_speed:g} rad/s the tool turns by {turned:.2f} rad (at most"
+                f" {_MOST_TURNED:g}) in the {0.01 * periods:.2f} s that are averaged over; lower"
+                " max_rotation_speed or the accelerations, or raise the jerks"
+            )
         low, high = self.workspace_low, self.workspace_high
         if not all(a < b for a, b in zip(low, high, strict=True)):
             raise ConfigError(
                 f"tool limits: workspace_low {low} must be below workspace_high {high}"
             )
+
+    def jerk_window(self, period_s: float) -> int:
+        """Periods that the path is averaged over, so that both limits on jerk hold; 1 for none."""
+        return max(
+            window_for(self.max_acceleration, self.max_jerk, period_s),
+            window_for(self.max_rotation_acceleration, self.max_rotation_jerk, period_s),
+        )
 
     def outside(self, place: Vector) -> float:
         """How far a place ``[3]`` [m] is outside the workspace, along the worst axis."""
@@ -107,7 +128,7 @@ class ToolPath:
         self._p, self._v, self._w = _NONE, _NONE, _NONE
         self._quat: _Quat = (1.0, 0.0, 0.0, 0.0)
         self._goal, self._goal_quat = _NONE, self._quat
-        window = window_for(limits.max_acceleration, limits.max_jerk, period_s)
+        window = limits.jerk_window(period_s)
         self._mean = MovingMean(window, 13) if window > 1 else None
         self._sent_T, self._sent_v, self._moves = np.eye(4), np.zeros(6), False
 

@@ -4,16 +4,20 @@ The way from pose to joints is tested at ``tests/robolearn/arms/test_tool_drive.
 """
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
 
+from hardware.supervisor import tool_follower
 from hardware.supervisor.link import Cause, Mode, Target
 from hardware.supervisor.tool_follower import ToolFollowerConfig, ToolFrame, ToolSpace
 from robolearn.arms.models import UR5E
-from robolearn.arms.tool_path import ToolPathLimits
+from robolearn.arms.tool_commands import values_from_pose
+from robolearn.arms.tool_drive import ToolDrive
+from robolearn.arms.tool_path import ToolPath, ToolPathLimits
 from robolearn.errors import ConfigError
-from robolearn.geometry import pose, pose_error, rot_y, rot_z
+from robolearn.geometry import pose, pose_error, rot_y, rot_z, rotvec_from_rotation
 from tests.hardware.workcell import RATE_HZ, Cell
 
 HOME = np.array([2.8717, -1.5681, 1.8072, -1.8099, -1.5708, -1.8407])
@@ -64,9 +68,18 @@ def within(cell, limits=LIMITS):
     assert np.all(place <= np.array(limits.workspace_high) + margin)
 
 
-@pytest.mark.parametrize("jerk", [None, 20.0])
-def test_a_jump_is_a_motion_within_the_limits(jerk):
-    recipe = changed({"max_jerk": jerk})
+def turning(T):
+    """How fast the tool turns from pose to pose of ``T [n, 4, 4]``, ``[n - 1, 3]`` [rad/s]."""
+    return RATE_HZ * np.array(
+        [rotvec_from_rotation(b[:3, :3] @ a[:3, :3].T) for a, b in itertools.pairwise(T)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("jerk", "rotation_jerk"), [(None, None), (20.0, None), (None, 60.0), (20.0, 60.0)]
+)
+def test_a_jump_is_a_motion_within_the_limits(jerk, rotation_jerk):
+    recipe = changed({"max_jerk": jerk, "max_rotation_jerk": rotation_jerk})
     cell = Cell(recipe=recipe, q=HOME)
     cell.follow()
     cell.drive([[0.24, 0.39, 0.3, 0.5]] * 6, PERIOD_S)
@@ -76,11 +89,50 @@ def test_a_jump_is_a_motion_within_the_limits(jerk):
         place = sent(cell)[1][:, :3, 3]
         jolt = np.linalg.norm(np.diff(place, n=3, axis=0), axis=1) * RATE_HZ**3
         assert jolt.max() <= 1.1 * jerk
+    if rotation_jerk is not None:
+        jolt = np.linalg.norm(np.diff(turning(sent(cell)[1]), n=2, axis=0), axis=1) * RATE_HZ**2
+        # The half of it is the acceleration over the window; turning round takes the whole.
+        assert 0.4 * rotation_jerk < jolt.max() <= 1.1 * rotation_jerk
     # A target a little outside is followed to the border.
     assert set(cell.causes) == {Cause.OUT_OF_RANGE}
     rows = cell.link.sent.since(0).value
     np.testing.assert_allclose(rows[-1, 2:6], cell.follower.action(cell.robot.sent[-1][1]))
     cell.close()
+
+
+@pytest.mark.parametrize("jerk", [None, 60.0])
+def test_the_last_gate_stops_a_jerk_of_the_rotation(jerk, monkeypatch):
+    """One that keeps the acceleration: a path whose mean was not taken."""
+
+    class Unlimited(ToolDrive):
+        def __init__(self, kinematics, limits, period_s):
+            super().__init__(kinematics, limits, period_s)
+            self.path = ToolPath(LIMITS, period_s)
+
+    monkeypatch.setattr(tool_follower, "ToolDrive", Unlimited)
+    recipe = changed({"max_rotation_jerk": jerk}, action="tool/pose")
+    cell = Cell(recipe=recipe, q=HOME)
+    cell.follow()
+    turned = values_from_pose(pose(rot_z(0.6) @ KINEMATICS.pose(HOME)[:3, :3], (0.0, 0.0, 0.25)))
+    cell.drive([turned] * 3, PERIOD_S)
+    if jerk is None:
+        assert cell.mode is Mode.FOLLOW
+    else:
+        assert cell.mode is Mode.STOPPED
+        assert cell.causes == [Cause.LIMIT_VIOLATION]
+    cell.close()
+
+
+def test_a_limit_on_the_rotations_jerk_that_cannot_be_kept_is_refused():
+    with pytest.raises(ConfigError, match="jerk must be positive"):
+        dataclasses.replace(LIMITS, max_rotation_jerk=0.0)
+    with pytest.raises(ConfigError, match=r"turns by 3\.00 rad .* lower max_rotation_speed"):
+        dataclasses.replace(
+            LIMITS,
+            max_rotation_speed=6.0,
+            max_rotation_acceleration=60.0,
+            max_rotation_jerk=240.0,
+        )
 
 
 def test_a_pause_of_the_agent_brakes_along_the_motion_and_goes_on(cell):
