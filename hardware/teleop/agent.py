@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import time
+from collections import deque
 
 import numpy as np
 
@@ -15,6 +17,8 @@ from robolearn.agents.take_over import Touch
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import Command, Observation, PolicyInput, PolicyOutput, Signals
 
+# Commands that the age of what the hand says is told from.
+_WINDOW = 200
 _AT_BORDER = "held: at the border of the workspace"
 
 
@@ -36,6 +40,7 @@ class TeleopAgent:
         self._mapping = Mapping(config, embodiment, device.lease_s, eye)
         self._device, self._touching = device, Touching(config, device.lease_s)
         self._period_ns = round(1e9 / embodiment.rate_hz)
+        self._ages: deque[int] = deque(maxlen=_WINDOW)
         self.reset(0)
 
     @property
@@ -59,6 +64,15 @@ class TeleopAgent:
         return self._limited
 
     @property
+    def input_age_s(self) -> float | None:
+        """How old what the hand said was when it became a command (95 of 100 are younger) [s]; None
+        while it said nothing. It grows by what a page's messages, or a terminal's, are late.
+        """
+        if not self._ages:
+            return None
+        return 1e-9 * float(np.percentile(np.array(self._ages, dtype=np.float64), 95.0))
+
+    @property
     def opening(self) -> float | None:
         """Commanded opening of the gripper, 0 to 1; None without one, and before the first tick."""
         return self._mapping.opening if self._last_ns is not None else None
@@ -69,6 +83,7 @@ class TeleopAgent:
         self._seq, self._engaged, self._note, self._limited = 0, False, "", ""
         self._last_ns: int | None = None
         self._keys: list[Key] = []
+        self._ages.clear()
         self._touching.reset()
 
     def touched(self, observation: Observation) -> Touch:
@@ -102,7 +117,10 @@ class TeleopAgent:
         last_ns = self._begin(observation) if self._last_ns is None else self._last_ns
         dt_s = 1e-9 * (observation.t_ns - last_ns)
         self._last_ns = observation.t_ns
-        mapped = self._mapping.command(self._device.poll(), observation, dt_s)
+        reading = self._device.poll()
+        if reading.present and reading.clutch:
+            self._ages.append(time.monotonic_ns() - reading.t_ns)
+        mapped = self._mapping.command(reading, observation, dt_s)
         self._engaged, self._note = mapped.engaged, mapped.note
         self._limited = _AT_BORDER if "range" in mapped.limited else ""
         self._seq += 1

@@ -201,6 +201,9 @@ class View:
     # Of the attempt [s], and how uneven its ticks are (95 of 100 are better) [s].
     elapsed_s: float = 0.0
     jitter_s: float = 0.0
+    # How old what the hand said was when it became a command (95 of 100 are younger) [s]; None: it
+    # said nothing yet.
+    input_age_s: float | None = None
     # Moments that were marked in the attempt.
     markers: int = 0
     # Pictures that did not reach the disk in this session, and what is left of it [bytes].

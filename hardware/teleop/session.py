@@ -456,6 +456,7 @@ class TeleopSession:
             recording=self._recorder is not None,
             elapsed_s=self._steps / self._env.spec.rate_hz,
             jitter_s=timing.jitter_s,
+            input_age_s=self._agent.input_age_s,
             markers=self._env.markers,
             lost_frames=0 if self._reviewer is None else self._reviewer.lost_frames,
             disk_free=self._disk_free,

@@ -82,6 +82,8 @@ def _figures(view: View) -> Table:
     table.add_row("time", _seconds(view))
     if view.rate_hz:
         table.add_row("loop", f"{view.rate_hz:.1f} Hz, jitter {1e3 * view.jitter_s:.1f} ms")
+    if view.input_age_s is not None:
+        table.add_row("hand", f"{1e3 * view.input_age_s:.0f} ms old at the command")
     table.add_row("task", f"{100 * view.progress:.0f} %, best {100 * view.best:.0f} %")
     if view.recording:
         lost = Text("none", "green")

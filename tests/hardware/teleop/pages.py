@@ -26,6 +26,18 @@ ARM = EmbodimentSpec(
     ),
     20.0,
 )
+# Also leans its tool over.
+SIX_AXES = EmbodimentSpec(
+    "arm",
+    ARM.signals,
+    (
+        ActionSpec(
+            "tool/pose", (7,), low=(-0.3, -0.4, 0.0, *[-1.0] * 4), high=(0.3, 0.4, 0.5, *[1.0] * 4)
+        ),
+        ARM.actions[1],
+    ),
+    20.0,
+)
 
 
 def ws_url(url):

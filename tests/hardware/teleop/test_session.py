@@ -524,3 +524,26 @@ def test_rate_and_jitter_come_from_when_ticks_came() -> None:
     assert timing.jitter_s == pytest.approx(0.004)
     timing.restart()
     assert timing.hz == 0.0
+
+
+def test_how_old_the_hands_word_is_at_the_command_is_told() -> None:
+    """Of a page whose messages come late; of one that nobody holds nothing is told."""
+
+    class Late(Reacts):
+        held = True
+
+        def poll(self) -> DeviceReading:
+            return dataclasses.replace(
+                super().poll(), t_ns=time.monotonic_ns() - 30_000_000, clutch=self.held
+            )
+
+    class Gone(Late):
+        held = False
+
+    late, gone = (kind(ready=["start"], review=["keep"]) for kind in (Late, Gone))
+    for hand in (late, gone):
+        session(Fast(), hand)[0].run()
+    ages = [v.input_age_s for v in late.views if v.phase == "running"]
+    assert all(age is not None and 0.03 <= age < 1.0 for age in ages)
+    assert late.views[0].input_age_s is None
+    assert {v.input_age_s for v in gone.views} == {None}

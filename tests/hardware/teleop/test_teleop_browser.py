@@ -30,7 +30,7 @@ from robolearn.types import Condition
 from robolearn.web import address
 from sim.worlds import make_world
 from tests.browser import browsing
-from tests.hardware.teleop.pages import ARM, page, ws_url
+from tests.hardware.teleop.pages import ARM, SIX_AXES, page, ws_url
 from tests.mocks import Listener, observation
 from tests.waiting import paced, wait_until
 
@@ -235,6 +235,71 @@ def test_an_arm_is_driven_by_pads_and_keys(arm, tab, tmp_path):
     assert tab.errors == []
 
 
+def test_two_fingers_and_a_pen_move_and_tilt_a_tool_with_six_axes(tab, tmp_path):
+    device = BrowserDevice(layout_of(Surroundings(task="free", spec=SIX_AXES)))
+    device.begin(1.0)
+    with contextlib.closing(device):
+        tab.size(390, 780)
+        tab.open(device.url)
+        device.show(view())
+        tab.wait_for("link.driving && !document.body.classList.contains('loading')")
+        tab.evaluate("$('turn').scrollIntoView({block: 'center'})")
+        assert tab.evaluate("pads.all.length") == 4
+        assert "tilt" in tab.evaluate("$('turn-label').textContent")
+        wait_until(lambda: twist_of(device) == [0.0] * 6)
+        (mx, my), (tx, ty) = tab.centre("#move svg"), tab.centre("#turn svg")
+
+        def moved():
+            return {axis for axis, value in enumerate(twist_of(device)) if abs(value) > 0.05}
+
+        def touches(kind, *fingers):
+            points = [{"x": x, "y": y, "id": number} for number, x, y in fingers]
+            tab.call("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+
+        # One finger pushes forward while the other leans the tool over; a pad each.
+        touches("touchStart", (0, mx, my))
+        touches("touchMove", (0, mx, my - 20))
+        wait_until(lambda: moved() == {0})
+        touches("touchStart", (0, mx, my - 20), (1, tx, ty))
+        touches("touchMove", (0, mx, my - 20), (1, tx + 12, ty))
+        wait_until(lambda: twist_of(device)[3] > 0.2)
+        assert moved() == {0, 3}
+        tab.screenshot(tmp_path / "six_axes.png")
+        # All fingers gone: it springs back.
+        touches("touchEnd")
+        wait_until(lambda: twist_of(device) == [0.0] * 6)
+
+        def pen(kind, x, y):
+            button = "none" if kind == "mouseMoved" else "left"
+            tab.call(
+                "Input.dispatchMouseEvent",
+                type=kind, x=x, y=y, button=button, buttons=int(kind != "mouseReleased"),
+                clickCount=1, pointerType="pen",
+            )  # fmt: skip
+
+        tab.evaluate(
+            "window.kinds = [], addEventListener('pointerdown', (e) => kinds.push(e.pointerType))"
+        )
+        # Inside the ring the pen tilts, on it it turns.
+        pen("mousePressed", tx, ty)
+        pen("mouseMoved", tx, ty - 12)
+        wait_until(lambda: twist_of(device)[4] > 0.2)
+        assert moved() == {4}
+        pen("mouseReleased", tx, ty - 12)
+        wait_until(lambda: twist_of(device) == [0.0] * 6)
+        far = 0.42 * tab.evaluate("$('turn').firstElementChild.getBoundingClientRect().width")
+        pen("mousePressed", tx, ty - far)
+        pen("mouseMoved", tx + 0.7 * far, ty - 0.7 * far)
+        wait_until(lambda: twist_of(device)[5] < -0.2)
+        assert moved() == {5}
+        pen("mouseReleased", tx + 0.7 * far, ty - 0.7 * far)
+        wait_until(lambda: twist_of(device) == [0.0] * 6)
+        assert tab.evaluate("kinds") == ["pen", "pen"]
+        # Nothing is wider than a phone.
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+        assert tab.errors == []
+
+
 STRIP = tuple(np.full((54, 72, 3), 40 * k, np.uint8) for k in range(5))
 LOOK = Look(
     (
@@ -250,6 +315,7 @@ OVER = {
     "lost_frames": 3,
     "disk_free": 1_400_000_000,
     "jitter_s": 0.0012,
+    "input_age_s": 0.0236,
     "error": "emergency stop by key",
 }
 
@@ -281,7 +347,8 @@ def test_an_attempt_is_looked_at_and_every_key_has_a_button(arm, tab, tmp_path):
     assert tab.evaluate("document.querySelectorAll('#strips img').length") == 6
     assert tab.evaluate("$('session').textContent") == (
         "1 no success, 2 success · 3 frames lost: the disk cannot keep up · jitter 1.2 ms"
-        " · 1.4 GB free: make room · last error: emergency stop by key"
+        " · hand 24 ms old at the command · 1.4 GB free: make room"
+        " · last error: emergency stop by key"
     )
     tab.screenshot(tmp_path / "look.png", full_page=True)
     # Whoever comes while it is decided sees it, too.

@@ -31,13 +31,14 @@ def text_of(view: View, width: int = 80) -> str:
 def test_while_recording_time_rate_jitter_and_keys_are_seen() -> None:
     view = View(
         phase="running", engaged=True, progress=0.4, best=0.5, step=100, max_steps=300,
-        rate_hz=19.98, jitter_s=0.0012, saved=3, wanted=10, elapsed_s=5.0,
+        rate_hz=19.98, jitter_s=0.0012, input_age_s=0.0236, saved=3, wanted=10, elapsed_s=5.0,
         counts=(("discarded", 1), ("success", 3)), disk_free=120_000_000_000, gripper=1.0,
         keys=("keep", "discard", "redo", "quit", "stop"),
     )  # fmt: skip
     shown = text_of(view)
     for words in (
         "RECORDING", "5.0 s of 15.0", "20.0 Hz, jitter 1.2 ms", "frames lost   none", "3 of 10",
+        "24 ms old at the command",
         "1 discarded, 3 success", "120.0 GB free", "100 % open", "the arm is yours",
         "enter", "same start again", "esc", "EMERGENCY STOP", "collect runs/own",
     ):  # fmt: skip

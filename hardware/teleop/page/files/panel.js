@@ -76,12 +76,13 @@ const panel = {
   },
   // How the session goes, and what is wrong with it.
   LITTLE: 2e9,
-  session({ recording, counts, lost_frames, cameras, disk_free, jitter_s, markers, error }) {
+  session({ recording, counts, lost_frames, cameras, disk_free, jitter_s, input_age_s, markers, error }) {
     const little = disk_free !== null && disk_free < this.LITTLE, said = [], blind = cameras.map((camera) => camera.trouble).filter((text) => text);
     if (recording) said.push(counts.map(([what, n]) => `${n} ${what}`).join(", "), lost_frames ? `${lost_frames} frames lost: the disk cannot keep up` : "no frame lost");
     said.push(...blind);
     if (markers) said.push(`${markers} marked`);
     if (jitter_s) said.push(`jitter ${(1e3 * jitter_s).toFixed(1)} ms`);
+    if (input_age_s !== null) said.push(`hand ${Math.round(1e3 * input_age_s)} ms old at the command`);
     if (disk_free !== null) said.push(`${(disk_free / 1e9).toFixed(1)} GB free${little ? ": make room" : ""}`);
     if (error) said.push(`last error: ${error}`);
     this.put("session", said.filter((text) => text).join(" · "));
