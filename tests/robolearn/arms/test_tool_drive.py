@@ -13,10 +13,11 @@ from robolearn.arms.tool_drive import ToolDrive
 from robolearn.arms.tool_kinematics import ToolKinematics
 from robolearn.arms.tool_path import ToolPathLimits
 from robolearn.errors import ConfigError, DataError
-from robolearn.geometry import pose, pose_error, rot_z, rotation_from_rotvec
+from robolearn.geometry import inverse, pose, pose_error, rot_z, rotation_from_rotvec
 from sim.scene.load import SCENES
 
 HOME = np.array([2.8717, -1.5681, 1.8072, -1.8099, -1.5708, -1.8407])
+PANDA_HOME = np.array([0.0, -0.0418, 0.0, -2.3343, 0.0, 2.2925, 0.7854])
 TABLE = pose(rot_z(0.0), (0.5, 0.0, 0.0))
 TIP = pose(None, (0.0, 0.0, 0.145))
 UR = ToolKinematics(UR5E, TABLE, TIP)
@@ -181,7 +182,7 @@ def test_whatever_is_asked_for_the_limits_hold_and_braking_ends_where_it_was_tol
     """Jumps, walks and pauses; tilting tools; two arms."""
     rng = np.random.default_rng(seed)
     arm = ToolKinematics(PANDA, TABLE, TIP) if seed == 3 else UR
-    home = np.array([0.0, -0.0418, 0.0, -2.3343, 0.0, 2.2925, 0.7854]) if seed == 3 else HOME
+    home = PANDA_HOME if seed == 3 else HOME
     jerk = 20.0 if seed == 2 else None
     made = drive(dataclasses.replace(WIDE, max_jerk=jerk), arm, home)
     rows = [made.q]
@@ -247,27 +248,55 @@ def test_what_cannot_be_is_refused():
         drive(q=np.array(UR5E.high))
 
 
-def test_a_regular_step_is_that_of_a_quadratic_program():
-    """mink (0.0.5 and later) as the oracle: the same joint speeds where nothing limits them."""
+@pytest.mark.parametrize(
+    ("scene", "arm", "home", "tip"),
+    [
+        ("ur5e_table", UR5E, HOME, TIP),
+        ("panda_table", PANDA, PANDA_HOME, pose(rot_z(-np.pi / 4), (0.0, 0.0, 0.1034))),
+    ],
+    ids=["ur5e", "panda"],
+)
+def test_a_regular_step_is_that_of_a_quadratic_program(scene, arm, home, tip):
+    """mink (0.0.5 and later) as the oracle, at random poses: the same joint speeds where nothing
+    limits them; of an arm with a joint to spare the smallest ones.
+    """
     mink = pytest.importorskip("mink", reason="the oracle is not installed")
     solvers = pytest.importorskip("qpsolvers").available_solvers
     if not solvers:
         pytest.skip("no solver of quadratic programs is installed")
-    model = mujoco.MjModel.from_xml_path(str(SCENES / "ur5e_table" / "scene.xml"))
+    model = mujoco.MjModel.from_xml_path(str(SCENES / scene / "scene.xml"))
     configuration = mink.Configuration(model)
-    q = np.zeros(model.nq)
-    at = [int(model.joint(name).qposadr[0]) for name in UR5E.joint_names]
-    columns = [int(model.joint(name).dofadr[0]) for name in UR5E.joint_names]
-    q[at] = HOME
-    configuration.update(q)
+    at = [int(model.joint(name).qposadr[0]) for name in arm.joint_names]
+    columns = [int(model.joint(name).dofadr[0]) for name in arm.joint_names]
+    base = configuration.get_transform_frame_to_world("base", "body").as_matrix()
+    kinematics = ToolKinematics(arm, inverse(base), tip)
     task = mink.FrameTask("tool", "site", position_cost=1.0, orientation_cost=1.0)
-    begin = configuration.get_transform_frame_to_world("tool", "site")
-    # A small step: 0.1 mm and 0.1 mrad, in the tool's axes, of which z points down.
-    task.set_target(begin.multiply(mink.SE3.exp(np.array([1e-4, 2e-4, -1e-4, 1e-4, 0.0, 2e-4]))))
-    dt = 0.01
-    found = mink.solve_ik(configuration, [task], dt, solver=solvers[0], damping=1e-12)[columns]
-    step = DampedStep(UR5E.low, UR5E.high, (9.0,) * 6, (99.0,) * 6)
-    T, J = UR.pose_jacobian(HOME)
-    twist = np.array([1e-4, 2e-4, -1e-4, 1e-4, 0.0, 2e-4]) / dt
-    twist = np.concatenate([T[:3, :3] @ twist[:3], T[:3, :3] @ twist[3:]])
-    np.testing.assert_allclose(step.speeds(HOME, J, twist).qd, found, atol=2e-4)
+    rng, dt, compared = np.random.default_rng(5), 0.01, 0
+    low, high = np.array(arm.low) + 0.3, np.array(arm.high) - 0.3
+    step = DampedStep(arm.low, arm.high, (9.0,) * arm.dof, (99.0,) * arm.dof)
+    while compared < 20:
+        q = np.clip(home + rng.normal(0.0, 0.5, arm.dof), low, high)
+        T, J = kinematics.pose_jacobian(q)
+        if smallest_of(J) < 0.12:
+            # Motions are damped and held back below; the oracle knows no singularities.
+            continue
+        full = np.zeros(model.nq)
+        full[at] = q
+        configuration.update(full)
+        # A small step, in the tool's axes.
+        begin, change = (
+            configuration.get_transform_frame_to_world("tool", "site"),
+            rng.normal(size=6),
+        )
+        np.testing.assert_allclose(begin.as_matrix(), T, atol=1e-6)
+        task.set_target(begin.multiply(mink.SE3.exp(1e-4 * change)))
+        found = mink.solve_ik(configuration, [task], dt, solver=solvers[0], damping=1e-12)[columns]
+        twist = 1e-4 / dt * np.concatenate([T[:3, :3] @ change[:3], T[:3, :3] @ change[3:]])
+        qd = step.speeds(q, J, twist).qd
+        assert np.linalg.norm(qd) > 1e-3
+        np.testing.assert_allclose(qd, found, atol=2e-4)
+        compared += 1
+
+
+def smallest_of(J):
+    return float(np.linalg.svd(J, compute_uv=False)[-1])
