@@ -255,7 +255,7 @@ def read_trials(folder: Path) -> tuple[TrialRecord, ...]:
     with reading(path) as db:
         version = version_of(db, path)
         found = _read_version(db, path, version) if version else ()
-    if any(r.status == "started" for r in found) and not _is_written(folder):
+    if any(r.status == "started" for r in found) and not is_written(folder):
         return tuple(_orphan(r) if r.status == "started" else r for r in found)
     return found
 
@@ -331,7 +331,8 @@ def _orphan(record: TrialRecord) -> TrialRecord:
     )
 
 
-def _is_written(folder: Path) -> bool:
+def is_written(folder: Path) -> bool:
+    """Whether a process writes trials into ``folder`` now."""
     try:
         StoreLock(folder).release()
     except StoreLockedError:

@@ -6,6 +6,7 @@ and the digest, so that a signature of this program's cannot stand for anything 
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,18 @@ def sign(digest: str, key_file: Path) -> Signature:
         serialization.Encoding.Raw, serialization.PublicFormat.Raw
     )
     return Signature(public.hex(), private.sign(_CONTEXT + digest.encode()).hex())
+
+
+def key_notes(key_file: Path) -> tuple[str, ...]:
+    """Says where others than the owner of a private key can sign with it."""
+    mode = stat.S_IMODE(key_file.stat().st_mode)
+    if not mode & 0o077:
+        return ()
+    said = (
+        f"the private key '{key_file}' is open to others than its owner (mode {mode:o}): whoever"
+        f" reads it signs as you do; chmod 600 '{key_file}', or make another"
+    )
+    return (said,)
 
 
 def require_signed(digest: str, signature: Signature, where: str) -> None:

@@ -17,7 +17,7 @@ from eval.preregistration import declared, kept_plans
 from eval.rule import Rule
 from eval.standing import standings
 from eval.trials.identity import Made, made, newest
-from eval.trials.table import has_trials, read_trials
+from eval.trials.table import SCORED, has_trials, read_trials
 from robolearn.errors import ConfigError, DataError
 from robolearn.types import TrialRecord
 
@@ -81,6 +81,7 @@ def pooled(results: Sequence[Path], *, mixed: bool = False) -> Pooled:
     for folder, found in by_folder.items():
         if not found:
             raise DataError(f"'{folder}' has no trials yet; finish its 'robolearn evaluate' first")
+    _require_once(by_folder)
     kept: list[TrialRecord] = []
     apart: list[str] = []
     for folder, found in by_folder.items():
@@ -88,6 +89,25 @@ def pooled(results: Sequence[Path], *, mixed: bool = False) -> Pooled:
         kept += found if mixed else [r for r in found if pool.holds(r)]
         apart += [] if mixed else [f"{folder}: {words}" for words in pool.kept_apart(found)]
     return Pooled(by_folder, tuple(kept), tuple(apart))
+
+
+def _require_once(by_folder: Mapping[Path, Sequence[TrialRecord]]) -> None:
+    """:class:`DataError` for a real trial that several folders have: one is a link to the other, a
+    copy of it, or both went on with one plan. It would pass for its own repetition.
+    """
+    first: dict[tuple[object, ...], Path] = {}
+    for folder, found in by_folder.items():
+        for r in found:
+            if r.kind == "sim" or r.status not in SCORED or not (r.slot or r.started):
+                continue
+            way = ("slot", r.plan, r.slot) if r.slot else ("at", r.started, r.episode)
+            other = first.setdefault((*way, r.env, r.policy_hash, r.suite, r.condition), folder)
+            if other != folder:
+                what = f"slot {r.slot} of plan {r.plan}" if r.slot else f"the trial of {r.started}"
+                raise DataError(
+                    f"{what} ({r.condition}) is in '{other}' and in '{folder}': a link, a copy, or"
+                    " a plan that was gone on with in two places; give one of the two folders"
+                )
 
 
 def _most(records: Sequence[TrialRecord]) -> int:

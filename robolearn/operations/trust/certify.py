@@ -16,6 +16,7 @@ from eval.plain import write_text
 from eval.report.certificate_page import certificate_page
 from eval.summary import own_trials
 from eval.trials.suites import Suite
+from eval.trials.table import has_trials, is_written
 from eval.trust.certificate import (
     Certificate,
     CertifiedPolicy,
@@ -32,7 +33,7 @@ from eval.trust.certificate import (
     write_certificate,
 )
 from eval.trust.report import TaskTrust
-from eval.trust.signature import sign
+from eval.trust.signature import key_notes, sign
 from robolearn.config import to_dict
 from robolearn.data.provenance import git_revision
 from robolearn.errors import ConfigError, DataError
@@ -142,6 +143,8 @@ def certify(options: CertifyOptions, out: Path, now: dt.datetime | None = None) 
     write_certificate(out, issued)
     write_text(page, certificate_page(issued))
     notes = (*_old_look(certificate.limits, options.rule, begun), *_other_commits(tried.real))
+    if options.key is not None:
+        notes = (*notes, *key_notes(options.key))
     return Certified(issued, out, page, notes)
 
 
@@ -179,6 +182,10 @@ def _old_look(limits: Limits, rule: Rule, now: dt.datetime) -> tuple[str, ...]:
 def _tried(options: CertifyOptions, run_hash: str) -> _Tried:
     if not options.evaluation or not options.real:
         raise ConfigError("a certificate takes trials of both worlds: simulated and real results")
+    for folder in (*options.evaluation, *options.real):
+        # The tables are read more than once, and must be the same ones each time.
+        if has_trials(folder) and is_written(folder):
+            raise DataError(f"trials are being written into '{folder}': certify when they are done")
     simulated = own_trials(pooled(options.evaluation).kept)[0]
     mine = [r for r in simulated if r.kind == "sim" and _is_of(r, run_hash, options.policy)]
     if not mine:

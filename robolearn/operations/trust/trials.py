@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from eval.trials.table import is_written
 from eval.trust.agreement import ConditionAgreement, agreement
 from eval.trust.causes.report import CausesReport
 from eval.trust.closer import closer
@@ -71,6 +72,8 @@ def trust_of_trials(
     hashes = {r.policy: run_hash_of(r.policy_hash) for r in real_trials}
     planned = require_planned({**in_reality.by_folder, **simulated.by_folder})
     notes = [*dict.fromkeys((*in_reality.apart, *simulated.apart)), *planned]
+    notes += _unfinished((*real, *sim))
+    notes += _not_compared([t.table.task for t in tasks], others) if beside.against else []
     notes += [n for t in tasks for n in t.notes]
     report = trust_report([t.table for t in tasks], level=level, seed=seed, notes=notes)
     agreed = [agreement(t, level=level, seed=seed) for t in tasks]
@@ -154,6 +157,21 @@ def _others(real: Sequence[TrialRecord], beside: Beside, by: By) -> Mapping[str,
         return {}
     other = of_world(pooled(beside.against).kept, beside.against_world, "against")
     return {t.table.task: t for t in paired_tasks(real, other, by)}
+
+
+def _unfinished(folders: Sequence[Path]) -> list[str]:
+    return [
+        f"trials are being written into '{folder}': these are the ones until now"
+        for folder in dict.fromkeys(folders)
+        if is_written(folder)
+    ]
+
+
+def _not_compared(tasks: Sequence[str], others: Mapping[str, PairedTask]) -> list[str]:
+    """Which tasks are on one side of the comparison of two simulators alone."""
+    lacking = [f"{t}: the other simulator has no trials of it" for t in tasks if t not in others]
+    more = [t for t in others if t not in tasks]
+    return lacking + [f"the other simulator's trials of {t} are left out: no others" for t in more]
 
 
 def _motions(store: Path | None, world: str) -> Trajectories | None:

@@ -26,7 +26,7 @@ from eval.trust.certificate import (
     document,
     read_certificate,
 )
-from eval.trust.signature import sign
+from eval.trust.signature import key_notes, sign
 from hardware.cell.demand import CertificateDemand, load_demand
 from robolearn.cli.main import main
 from robolearn.config import to_dict
@@ -430,6 +430,17 @@ def test_changed_worlds_beside_the_real_one_do_not_count(made, tmp_path) -> None
     assert found.trust.real == made.issued.certificate.trust.real
 
 
+def test_trials_that_are_being_written_are_certified_when_they_are_done(made, tmp_path) -> None:
+    for name in ("evaluation", "real"):
+        (folder,) = getattr(made.options, name)
+        with (
+            TrialStore(folder),
+            pytest.raises(DataError, match=f"being written into '{folder}': certify when"),
+        ):
+            certify(made.options, tmp_path / "c.json", NOW)
+    assert not (tmp_path / "c.json").exists()
+
+
 def test_a_table_that_is_known_to_have_moved_certifies_nothing(made, tmp_path) -> None:
     for verdict, when, passes in (
         ("moved", "2026-11-23T11:00:00+00:00", False),
@@ -498,6 +509,10 @@ def test_signatures(made, tmp_path) -> None:
         file.write_text(json.dumps(document(forged)))
         with pytest.raises(CertificateError, match="signature is not one"):
             read_certificate(file, NOW)
+    key = pem(ed25519.Ed25519PrivateKey.generate())
+    for mode, open_ in ((0o600, False), (0o400, False), (0o640, True), (0o644, True)):
+        key.chmod(mode)
+        assert [f"mode {mode:o}" in note for note in key_notes(key)] == [True] * open_
     with pytest.raises(ConfigError, match="expected an Ed25519 key"):
         sign("d", pem(ec.generate_private_key(ec.SECP256R1())))
     (tmp_path / "key.pem").write_text("nothing")
