@@ -102,6 +102,12 @@ class SafetyStopError(RobotError):
     """The supervisor latched a stop; an operator must clear it."""
 
 
+class LinkStopError(SafetyStopError):
+    """The supervisor latched a stop because a program, a link or the state of a device paused or
+    ended: nothing that a policy did.
+    """
+
+
 class GripperError(SafetyStopError):
     """The supervisor latched a stop because of the gripper: a fault, no answer, a lost object."""
 

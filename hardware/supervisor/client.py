@@ -19,6 +19,7 @@ from hardware.devices.robot import ConnectWatch, Robot, RobotState
 from hardware.shapes import Action
 from hardware.supervisor.link import (
     GRIPPER_CAUSES,
+    LINK_CAUSES,
     Cause,
     Event,
     Link,
@@ -38,6 +39,7 @@ from robolearn.arms.shapes import Joints
 from robolearn.errors import (
     DataError,
     GripperError,
+    LinkStopError,
     RobolearnError,
     RobotConnectionError,
     RobotError,
@@ -208,7 +210,11 @@ class SupervisorClient:
         """
         status = self.status()
         if status.mode in (Mode.STOPPING, Mode.STOPPED):
-            kind = GripperError if status.cause in GRIPPER_CAUSES else SafetyStopError
+            kind = SafetyStopError
+            if status.cause in GRIPPER_CAUSES:
+                kind = GripperError
+            elif status.cause in LINK_CAUSES:
+                kind = LinkStopError
             reason = self.reason
             cause = status.cause.name.lower() + (f" ({reason})" if reason else "")
             raise kind(

@@ -110,6 +110,11 @@ _NOTES = (
     Cause.FAR_OUTSIDE,
     *_SLOWING,
 )
+# What stops an arm whatever the policy commands.
+LINK_CAUSES = (
+    *(Cause.AGENT_DEAD, Cause.AGENT_FROZEN, Cause.STATE_STALE, Cause.CLOCK_JUMP),
+    *(Cause.LINK_PAUSE, Cause.TERMINATED, Cause.CLOSED),
+)
 GRIPPER_CAUSES = (Cause.GRIPPER_FAULT, Cause.GRIPPER_STALE, Cause.OBJECT_LOST)
 
 

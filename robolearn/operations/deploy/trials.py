@@ -14,6 +14,7 @@ from eval.trials.table import TrialStore
 from hardware.cell.config import CellConfig
 from robolearn.data.episode import take_overs, taken_over
 from robolearn.data.provenance import git_revision
+from robolearn.errors import LinkStopError, SafetyStopError
 from robolearn.runtime import EpisodeResult
 from robolearn.shapes import Flags
 from robolearn.types import Condition, EpisodeHeader, Outcome, Tick, TrialRecord
@@ -187,5 +188,8 @@ def reason_of(error: BaseException) -> str:
     """One word for what cut a trial short: ``safety_stop`` for a SafetyStopError."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
+    if isinstance(error, LinkStopError):
+        # The note says what stopped it; costs and reports know the one word for a stop.
+        error = SafetyStopError()
     name = type(error).__name__.removesuffix("Error")
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()

@@ -28,6 +28,7 @@ from robolearn.errors import (
     ClockError,
     DataError,
     InferenceError,
+    LinkStopError,
     RobolearnError,
     SafetyStopError,
     StartError,
@@ -316,7 +317,7 @@ def redacted(trials: OpenedTrials, error: BaseException) -> BaseException:
 
 
 def _excused(error: BaseException) -> bool:
-    return not isinstance(error, _ITS_DOING)
+    return isinstance(error, LinkStopError) or not isinstance(error, _ITS_DOING)
 
 
 def _require_clock(rows: Sequence[TrialRecord]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hardware.drivers.ur.robot import URConfig
 from hardware.supervisor.client import SupervisorClient
 from hardware.supervisor.link import Cause, Mode
-from robolearn.errors import ClockError, SafetyStopError
+from robolearn.errors import ClockError, LinkStopError
 from tests.hardware.real_cell import cell_at, follow, prompt_lab
 from tests.hardware.workcell import FOLLOWER, Cell, joints_at
 from tests.waiting import pass_time, wait_for_error, wait_until
@@ -64,7 +64,7 @@ def test_a_fault_of_the_controllers_host_stops_the_arm_for_good(lab, fault):
         door.fault(kind, **arguments)
         wait_until(lambda: client.status().mode is Mode.STOPPED)
         assert client.status().cause is cause
-        with pytest.raises(SafetyStopError, match=cause.name.lower()):
+        with pytest.raises(LinkStopError, match=cause.name.lower()):
             client.require_running()
         wait_until(lambda: not door.log(start_ns).moving)
         pass_time(0.1, "a fault that went away is no recovery")

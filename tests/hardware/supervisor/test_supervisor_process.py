@@ -23,6 +23,7 @@ from hardware.supervisor.link import Cause, Mode
 from hardware.supervisor.shared_memory import Ring
 from robolearn.errors import (
     ConfigError,
+    LinkStopError,
     RobotConnectionError,
     RobotError,
     SafetyStopError,
@@ -77,8 +78,10 @@ def test_estop_latches_until_cleared(fake):
     client, trace, _ = fake
     follow(client)
     client.estop()
-    with pytest.raises(SafetyStopError, match="estop"):
+    with pytest.raises(SafetyStopError, match="estop") as stopped:
         client.require_running()
+    # Somebody pressed it because of what the policy did; no link failed.
+    assert not isinstance(stopped.value, LinkStopError)
     with pytest.raises(SafetyStopError, match="estop"):
         client.request("follow")
     count = trace.count

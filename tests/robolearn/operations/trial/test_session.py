@@ -15,6 +15,7 @@ from robolearn.errors import (
     ConfigError,
     DataError,
     InferenceError,
+    LinkStopError,
     SafetyStopError,
     StoreCorruptError,
     StoreError,
@@ -235,7 +236,14 @@ def test_a_rubric_is_asked_once_also_after_a_death(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("error", "counts"), [(CameraError, False), (ValueError, False), (InferenceError, True)]
+    ("error", "counts"),
+    [
+        (CameraError, False),
+        (ValueError, False),
+        (LinkStopError, False),
+        (InferenceError, True),
+        (SafetyStopError, True),
+    ],
 )
 def test_what_cut_a_trial_short_decides_whether_it_counts(tmp_path, monkeypatch, error, counts):
     trials, attempt = plan_toy(tmp_path, trials=1), PointStage.attempt
