@@ -83,7 +83,9 @@ class TeleopSession:
         self._driver: Agent = self._agent
         self._shared: TakeOver | None = None
         if corrected is not None:
-            self._driver = self._shared = TakeOver(corrected.policy, self._agent, env.spec)
+            self._driver = self._shared = TakeOver(
+                corrected.policy, self._agent, env.spec, config.takeover
+            )
         self._inference = None if corrected is None else corrected.inference
         self._saved: list[str] = []
         self._counts: Counter[str] = Counter()

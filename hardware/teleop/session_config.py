@@ -10,6 +10,7 @@ from hardware.teleop.axes import Eye
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import View
 from hardware.teleop.seen import Wanted
+from robolearn.agents.take_over import TakeOverConfig
 from robolearn.contracts import Agent, Inference, Subscriber
 from robolearn.types import Condition
 
@@ -64,6 +65,8 @@ class SessionConfig:
     provenance: Mapping[str, Any] = field(default_factory=dict[str, Any])
     poll_s: float = 0.02
     mapping: MappingConfig = field(default_factory=MappingConfig)
+    # What counts as a touch, where a policy is corrected.
+    takeover: TakeOverConfig = field(default_factory=TakeOverConfig)
     # Of the camera that the mapping names.
     eye: Eye | None = None
     # Shows where things belong while they are placed.

@@ -23,6 +23,7 @@ from hardware.teleop.registry import (
 )
 from hardware.teleop.targets import XY_TABLE
 from robolearn.agents.execution import Execution
+from robolearn.agents.take_over import TakeOverConfig
 from robolearn.config import to_dict
 from robolearn.contracts import Subscriber
 from robolearn.errors import ConfigError, did_you_mean
@@ -76,6 +77,8 @@ class CollectConfig:
     device: dict[str, Any] = field(default_factory=dict[str, Any])
     # How the person's hand becomes commands.
     mapping: MappingConfig = field(default_factory=MappingConfig)
+    # What counts as touching the device and as letting it go, where a person corrects a policy.
+    takeover: TakeOverConfig = field(default_factory=TakeOverConfig)
 
     def __post_init__(self) -> None:
         if self.max_steps < 0:
@@ -121,7 +124,7 @@ def collect(
         if policy is not None:
             actor = _policy(policy, env, config.task_text)
             if corrected_by == SCRIPTED:
-                actor = _corrected(actor, env, noise)
+                actor = _corrected(actor, env, noise, config.takeover)
         elif who in UNATTENDED:
             actor = Actor(build_operator(env, "play" if who == "play" else "scripted", noise))
         hand = corrected_by if actor is not None else who
@@ -196,6 +199,7 @@ def collection_of(
         task_text=config.task_text,
         codecs=config.codecs,
         mapping=config.mapping,
+        takeover=config.takeover,
         play=play,
         watching=watching,
     )
@@ -251,9 +255,9 @@ def require_correctable(policy: Path | None, corrected_by: str) -> None:
         raise ConfigError("who is corrected? Name a run whose policy acts")
 
 
-def _corrected(actor: Actor, env: World, noise: float) -> Actor:
+def _corrected(actor: Actor, env: World, noise: float, takeover: TakeOverConfig) -> Actor:
     """``actor``, from whom the task's expert takes over when it is lost."""
-    agent, person = corrected_by_expert(actor.agent, env, noise)
+    agent, person = corrected_by_expert(actor.agent, env, noise, takeover)
     return dataclasses.replace(actor, agent=agent, watching=(person,))
 
 

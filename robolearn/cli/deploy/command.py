@@ -75,7 +75,7 @@ class Args:
     # leader, browser (docs/teleoperation.md), or scripted (the task's expert). A trial in which
     # somebody did is marked, and is no success of the policy.
     takeover: str = ""
-    # A file of configs/collect/ with the settings of that device and of the mapping.
+    # A file of configs/collect/ with the settings of that device, of the mapping and of the touch.
     takeover_config: Path | None = None
     # Port of the page (0: any free one).
     port: int = 0

@@ -60,7 +60,7 @@ class FinetuneArgs:
     # Who takes over where the policy is lost (docs/practice.md): scripted, the task's expert; with
     # --robot also a person at a device: keyboard, spacemouse, browser, ...
     takeover: str = ""
-    # Its settings: a file of configs/collect/, whose device and mapping count.
+    # Its settings: a file of configs/collect/, whose device, mapping and takeover count.
     takeover_config: Path | None = None
     # Port of the page of --takeover browser (0: any free one).
     port: int = 0

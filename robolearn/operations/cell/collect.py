@@ -104,7 +104,7 @@ def collect_on_cell(
             require_understood(source.inference.spec.task_space, (config.task_text,))
         env, place = chosen.open(stack, attendant, source)
         place = dataclasses.replace(place, wanted=overlay)
-        actor = _actor(stack, env, chosen, source, config.task_text, noise)
+        actor = _actor(stack, env, chosen, source, config, noise)
         collection = collection_of(
             config,
             place,
@@ -312,7 +312,7 @@ def _actor(
     env: RealEnv,
     chosen: _Chosen,
     policy: Source | None,
-    text: str,
+    config: CollectConfig,
     noise: float,
 ) -> Actor | None:
     """Who acts by itself: the expert, or a policy that it or a person corrects."""
@@ -321,7 +321,7 @@ def _actor(
         return expert
     person = None if expert is None else ScriptedPerson(expert.agent)
     return Actor(
-        policy_agent(policy, env, EXECUTION, text, person),
+        policy_agent(policy, env, EXECUTION, config.task_text, person, config.takeover),
         policy.inference,
         watching=() if person is None else (person,),
         told={"policy": policy.where, "policy_hash": policy.hash},

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from eval.trials.instruments import InstructedAgent
 from robolearn.agents.replay import WrappedAgent
-from robolearn.agents.take_over import Person, TakeOver
+from robolearn.agents.take_over import Person, TakeOver, TakeOverConfig
 from robolearn.contracts import Agent
 from robolearn.errors import RobotError
 from robolearn.spec import EmbodimentSpec
@@ -56,14 +56,16 @@ class Driven(Protocol):
         ...
 
 
-def on_cell(agent: Agent, env: Driven, instruction: str, person: Person | None) -> Agent:
+def on_cell(
+    agent: Agent, env: Driven, instruction: str, person: Person | None, takeover: TakeOverConfig
+) -> Agent:
     """A policy's ``agent`` as it acts on a cell; ``instruction``: what one that reads text is told;
-    ``person``: who takes over from it.
+    ``person``: who takes over from it; ``takeover``: what counts as a touch.
     """
     if instruction:
         agent = InstructedAgent(agent, instruction)
     agent = WholeCommand(agent, lambda: env.standing)
-    return agent if person is None else TakeOver(agent, person, env.spec)
+    return agent if person is None else TakeOver(agent, person, env.spec, takeover)
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from typing import Literal
 
 from hardware.env.real_env import RealEnv
 from robolearn.agents.execution import Execution
-from robolearn.agents.take_over import Person
+from robolearn.agents.take_over import Person, TakeOverConfig
 from robolearn.contracts import Agent
 from robolearn.errors import ConfigError
 from robolearn.operations.cell.driving import on_cell
@@ -49,13 +49,18 @@ class CheckedCell:
 
 
 def policy_agent(
-    policy: Source, env: RealEnv, execution: Execution, instruction: str, person: Person | None
+    policy: Source,
+    env: RealEnv,
+    execution: Execution,
+    instruction: str,
+    person: Person | None = None,
+    takeover: TakeOverConfig = TakeOverConfig(),  # noqa: B008 (frozen)
 ) -> Agent:
     """``policy`` as it acts on a cell (:func:`on_cell`)."""
     agent = execution.agent(
         policy.inference.spec, env.spec, policy.name, env.config.command_latency_s
     )
-    return on_cell(agent, env, instruction, person)
+    return on_cell(agent, env, instruction, person, takeover)
 
 
 def open_checked(

@@ -23,7 +23,7 @@ class TakeOverOptions:
     # A device (keyboard, spacemouse, gamepad, leader, browser), scripted (the task's expert), or ""
     # (nobody).
     by: str = ""
-    # A file of configs/collect/, whose ``device`` and ``mapping`` count.
+    # A file of configs/collect/, whose ``device``, ``mapping`` and ``takeover`` count.
     config: Path | None = None
     # Where the page is (0: any free port; "": on this computer alone).
     port: int = 0

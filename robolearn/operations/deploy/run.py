@@ -54,8 +54,10 @@ from robolearn.operations.deploy.result import (
 from robolearn.operations.deploy.take_over import (
     DeviceOperator,
     device_operator,
+    recorded_settings,
     require_known,
     scripted_person,
+    settings_of,
 )
 from robolearn.operations.deploy.task import recorded_params, task_of
 from robolearn.operations.deploy.trials import PERSON_STEPS, TrialWriter, blank_trial
@@ -102,9 +104,11 @@ class _Deployment:
         self._seat: DeviceOperator | None = None
         self._person: Person | None = None
         self._watching: tuple[Subscriber, ...] = ()
+        self._settings = settings_of(options.takeover)
         if options.takeover.by in DEVICES:
             self._seat = self._operator = device_operator(
                 options.takeover,
+                self._settings,
                 operator,
                 self._cell,
                 self._suite.config.task,
@@ -237,7 +241,10 @@ class _Deployment:
         return watched
 
     def _agent(self, env: RealEnv, policy: Source) -> Agent:
-        return policy_agent(policy, env, self._options.executed, self._instruction, self._person)
+        return policy_agent(
+            *(policy, env, self._options.executed, self._instruction, self._person),
+            self._settings.takeover,
+        )
 
     def _join(self, stack: ExitStack, env: RealEnv) -> None:
         """Whoever takes over takes a seat."""
@@ -373,7 +380,7 @@ class _Deployment:
             "max_steps": self._max_steps,
             "instruction": self._instruction,
             **self._permission.to_json(),
-            "takeover": options.takeover.by,
+            **recorded_settings(options.takeover, self._settings),
             "robot": to_dict(self._cell),
             LATENCIES: self._cell.latencies.to_json(),
             "devices": {name: dict(ids) for name, ids in preflight.devices.items()},

@@ -12,7 +12,6 @@ import functools
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from hardware.cell.config import CellConfig
@@ -34,7 +33,7 @@ from hardware.teleop.registry import (
 from hardware.teleop.seen import CameraWatch, view_of
 from robolearn.agents.apart import ApartAgent
 from robolearn.agents.scripted_person import ScriptedPerson
-from robolearn.config import load_config
+from robolearn.config import load_config, to_dict
 from robolearn.contracts import Agent
 from robolearn.data.episode import drivers
 from robolearn.errors import (
@@ -262,6 +261,7 @@ def require_known(by: str) -> None:
 
 def device_operator(
     options: TakeOverOptions,
+    config: CollectConfig,
     inner: Operator,
     cell: CellConfig,
     task: str,
@@ -270,11 +270,11 @@ def device_operator(
     max_steps: int,
     write: Callable[[str], None] = unheard,
 ) -> DeviceOperator:
-    """The person who drives ``cell`` by the device of ``options``; nothing is opened yet.
+    """The person who drives ``cell`` by the device of ``options``, set as ``config`` says
+    (:func:`settings_of`); nothing is opened yet.
 
     ConfigError, SpecMismatchError for a cell that no person can drive so.
     """
-    config = CollectConfig() if options.config is None else _config(options.config)
     spec = cell_spec(cell)
     require_drivable(spec)
     eye = eye_of(cell, config)
@@ -321,5 +321,15 @@ def scripted_person(stack: ExitStack, env: RealEnv, task: str) -> ScriptedPerson
     return ScriptedPerson(expert_on(stack, env, task))
 
 
-def _config(path: Path) -> CollectConfig:
-    return load_config(CollectConfig, path)
+def settings_of(options: TakeOverOptions) -> CollectConfig:
+    """The file whose device, mapping and take-over count, or else what is usual; ConfigError."""
+    path = options.config
+    return CollectConfig() if path is None else load_config(CollectConfig, path)
+
+
+def recorded_settings(options: TakeOverOptions, config: CollectConfig) -> dict[str, Any]:
+    """What episodes say of who may take over in them, and how."""
+    if not options.by:
+        return {"takeover": ""}
+    told = {name: to_dict(getattr(config, name)) for name in ("mapping", "takeover")}
+    return {"takeover": options.by, "takeover_config": {"device": config.device, **told}}

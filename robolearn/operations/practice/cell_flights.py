@@ -27,7 +27,7 @@ from eval.trials.instruments import CountingInference
 from hardware.cell.config import CellConfig
 from policies.registry import explorer_of
 from robolearn.agents.execution import Execution
-from robolearn.agents.take_over import Person
+from robolearn.agents.take_over import Person, TakeOverConfig
 from robolearn.contracts import Agent, Env, Policy, PolicySpec, Subscriber
 from robolearn.data.episode import Episode
 from robolearn.data.insight.effort import Effort, effort_of
@@ -219,6 +219,7 @@ class CellFlights:
     provenance: Mapping[str, Any]
     # Takes over from whoever drives, where that is lost; and who sees how it goes.
     person: Person | None = None
+    takeover: TakeOverConfig = field(default_factory=TakeOverConfig)
     watching: tuple[Subscriber, ...] = ()
     ended: Ended | None = None
     # Who drove when the supervisor stopped the arm.
@@ -292,7 +293,7 @@ class CellFlights:
 
     def _agent(self, spec: PolicySpec, name: str) -> Agent:
         agent = self.execution.agent(spec, self.env.spec, name, self.cell.command_latency_s)
-        return on_cell(agent, self.env, self.instruction, self.person)
+        return on_cell(agent, self.env, self.instruction, self.person, self.takeover)
 
     def _recorder(self) -> DraftRecorder:
         return DraftRecorder(

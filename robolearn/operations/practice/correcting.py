@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from robolearn.agents.scripted_person import ScriptedPerson
-from robolearn.agents.take_over import TakeOver
+from robolearn.agents.take_over import TakeOver, TakeOverConfig
 from robolearn.contracts import Agent
 from robolearn.errors import ConfigError
 from sim.contract import World
@@ -23,12 +23,16 @@ def require_person(name: str) -> None:
 
 
 def corrected_by_expert(
-    policy: Agent, env: World, noise: float = 0.0
+    policy: Agent,
+    env: World,
+    noise: float = 0.0,
+    takeover: TakeOverConfig = TakeOverConfig(),  # noqa: B008 (frozen)
 ) -> tuple[TakeOver, ScriptedPerson]:
     """``policy`` with the expert of the task of ``env``, clumsy by ``noise``, who takes over; and
-    that expert, who must be told of every tick (a subscriber).
+    that expert, who must be told of every tick (a subscriber). ``takeover``: what counts as a
+    touch.
 
     Errors: :class:`ConfigError` for a task without an expert.
     """
     person = ScriptedPerson(build_operator(env, "scripted", noise))
-    return TakeOver(policy, person, env.spec), person
+    return TakeOver(policy, person, env.spec, takeover), person

@@ -35,6 +35,7 @@ from robolearn.errors import ConfigError, InferenceError, PracticeError, RobotEr
 from robolearn.instructions import require_understood
 from robolearn.operations.cell.opened import CellChoice
 from robolearn.operations.cell.placing import require_starts
+from robolearn.operations.collect import CollectConfig
 from robolearn.operations.deploy.opened import CheckedCell, PolicyCell, open_checked
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.options import TakeOverOptions
@@ -42,8 +43,10 @@ from robolearn.operations.deploy.policy import open_policy
 from robolearn.operations.deploy.take_over import (
     DeviceOperator,
     device_operator,
+    recorded_settings,
     require_known,
     scripted_person,
+    settings_of,
 )
 from robolearn.operations.deploy.task import recorded_params, task_of
 from robolearn.operations.practice.beside import Hurry, LearnerProcess, LearningBeside, new_hurry
@@ -142,6 +145,7 @@ def finetune_on_cell(
         config = experiment.practice
         operator = device_operator(
             where.takeover,
+            chosen.settings,
             operator,
             chosen.config,
             chosen.task.name,
@@ -219,6 +223,8 @@ class _Chosen:
     cell: PolicyCell
     suite: Suite
     task: Task
+    # Of who takes over.
+    settings: CollectConfig
 
     @staticmethod
     def of(where: CellPractice, parent: Run) -> _Chosen:
@@ -237,7 +243,7 @@ class _Chosen:
         require_understood(space, (suite.config.instruction,))
         choice = CellChoice(cell, where.robot, where.start_lab, where.lab_seed)
         wanted = PolicyCell(choice, where.score, where.lead_ticks)
-        found = _Chosen(where, wanted, suite, task)
+        found = _Chosen(where, wanted, suite, task, settings_of(where.takeover))
         require_starts([found.start(0, 0)], cell, where.suite)
         if where.takeover.by == SCRIPTED:
             # Whether there is an expert, before anything is connected.
@@ -318,6 +324,7 @@ class _Practice:
 
     def _seat(self, stack: contextlib.ExitStack, flights: CellFlights, env: RealEnv) -> None:
         """Whoever takes over takes a seat."""
+        flights.takeover = self.chosen.settings.takeover
         if isinstance(self.operator, DeviceOperator):
             flights.person = self.operator.sit(lambda: env.slowed, env.look)
             flights.watching = (self.operator,)
@@ -411,5 +418,6 @@ class _Practice:
             LATENCIES: cell.latencies.to_json(),
             "devices": {name: dict(found) for name, found in ids.items()},
             "lab_seed": where.lab_seed if where.start_lab else None,
+            **recorded_settings(where.takeover, self.chosen.settings),
             **recorded_params(self.chosen.task),
         }

@@ -21,6 +21,7 @@ from hardware.teleop.registry import FREEDRIVE
 from hardware.teleop.seen import Wanted
 from hardware.teleop.session import TeleopSession
 from hardware.teleop.session_config import Corrected, SessionConfig
+from robolearn.agents.take_over import TakeOverConfig
 from robolearn.contracts import Agent, Env, Inference, Subscriber
 from robolearn.data.episode import EpisodeKind
 from robolearn.data.insight.verdict import Verdict
@@ -169,6 +170,7 @@ class Collection:
     task_text: str = ""
     codecs: Mapping[str, str] = field(default_factory=dict[str, str])
     mapping: MappingConfig = field(default_factory=MappingConfig)
+    takeover: TakeOverConfig = field(default_factory=TakeOverConfig)
     play: bool = False
     watching: tuple[Subscriber, ...] = field(default_factory=_no_subscribers)
 
@@ -293,6 +295,7 @@ class Collection:
             condition=place.start,
             provenance=provenance,
             mapping=self.mapping,
+            takeover=self.takeover,
             eye=place.eye_of(self.mapping),
             wanted=place.wanted,
             disk_free=disk_free,

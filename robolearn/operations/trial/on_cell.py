@@ -182,7 +182,7 @@ class CellStage:
         devices = look_at(env, operator.told)
         _check_latencies(sources, plan.execution.lead_ticks, cell.rate_hz, operator)
         agents = {
-            alias: (source, policy_agent(source, env, plan.execution, plan.instruction, None))
+            alias: (source, policy_agent(source, env, plan.execution, plan.instruction))
             for alias, source in sources.items()
         }
         recorder = stack.enter_context(

@@ -124,6 +124,35 @@ def test_in_a_session_the_policy_drives_until_the_device_is_touched() -> None:
     assert text == "ppphhh-pp"
 
 
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (TakeOverConfig(), "pph-----"),
+        (TakeOverConfig(samples=1, hold_s=0.0), "phh-pppp"),
+        (TakeOverConfig(dead_zone=0.7), "pppppppp"),
+    ],
+    ids=["usual", "at once", "a firm hand"],
+)
+def test_what_counts_as_a_touch_in_a_session_is_said_by_its_config(
+    config: TakeOverConfig, said: str
+) -> None:
+    motions = [0.0, 0.0, 0.5, 0.5, *[0.0] * 20]
+    device = Device(readings(*[rate(v) for v in motions]), {1: "start"})
+    settings = SessionConfig(
+        *(1, 12, 3, "walk", "point", lambda seed: CONDITION, {}, 0.001), takeover=config
+    )
+    env = PointEnv()
+    env.capabilities = dataclasses.replace(env.capabilities, faster_than_real_time=False)
+    policy = ChunkAgent(POLICY_SPEC, SPEC, name="walk")
+    device.keys |= {20: "keep"}
+    keeper = Keeper()
+    corrected = Corrected(policy, InProcessInference(WalkPolicy()))
+    TeleopSession(AttendedEnv(env), device, keeper, settings, corrected).run()
+    letters = {"policy": "p", "human": "h", "nobody": "-"}
+    text = "".join(letters[d] for d in drivers([t.command.source for t in keeper.ticks]))
+    assert text[: len(said)] == said
+
+
 def drive(device: Device, ticks: int) -> tuple[str, np.ndarray]:
     person = TeleopAgent(device, SPEC, CONFIG)
     config = TakeOverConfig(easing=EasingConfig(speed_m_s=0.05))

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from robolearn.agents.easing import EasingConfig
+from robolearn.agents.take_over import TakeOverConfig
 from robolearn.cli.main import main
 from robolearn.data.reading.selection import DataConfig
 from robolearn.data.store.store import EpisodeStore
@@ -68,13 +70,18 @@ def test_a_policy_that_cannot_act_there_leaves_no_store(
 
 
 def test_an_expert_takes_over_from_a_policy_that_is_lost(run: Path, tmp_path: Path) -> None:
-    world = CollectConfig("pusht_reference", max_steps=60, seed=3)
+    touch = TakeOverConfig(hold_s=0.3, easing=EasingConfig(speed_m_s=0.1))
+    world = CollectConfig("pusht_reference", max_steps=60, seed=3, takeover=touch)
     corrected = CollectOptions(policy=run, corrected_by="scripted", episodes=1)
     found = collect(world, tmp_path / "a", corrected)
     assert found.agent == "corrected"
     store = EpisodeStore.open(tmp_path / "a")
     episode = store.read(found.saved[0])
     assert episode.meta.kind == "corrected"
+    # Data say what counted as a touch.
+    told = episode.meta.provenance["config"]["takeover"]
+    assert (told["hold_s"], told["dead_zone"]) == (0.3, 0.1)
+    assert told["easing"]["speed_m_s"] == 0.1
     assert episode.meta.agent == "one corrected by operator:scripted:pusht"
     assert {"policy", "script"} <= set(episode.drivers) <= {"policy", "script", "nobody"}
     assert episode.intervention.tolist() == [d == "script" for d in episode.drivers]

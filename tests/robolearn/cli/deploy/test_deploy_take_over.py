@@ -74,7 +74,10 @@ def test_what_a_person_drove_is_marked_and_a_stop_ends_one_trial(
             raise SafetyStopError("the tool was pushed")
 
     monkeypatch.setattr(deploy_run.HoldAtEnd, "on_tick", stop_once)
+    touch = tmp_path / "touch.yaml"
+    touch.write_text("takeover: {samples: 1, hold_s: 0.3}\nmapping: {dead_zone: 0.2}\n")
     more = ("--start-lab", "--episodes", "3", "--no-video", "--takeover", "keyboard")
+    more += ("--takeover-config", str(touch))
     given = ur_cell.arguments(config, tmp_path, *more, "--go-on-after-stop", "1")
     assert robolearn(["deploy", *given]) == 0
     said = capsys.readouterr().out
@@ -87,6 +90,9 @@ def test_what_a_person_drove_is_marked_and_a_stop_ends_one_trial(
     episode = store.read(helped.episode)
     assert episode.meta.kind == "corrected"
     assert episode.meta.provenance["takeover"] == "keyboard"
+    told = episode.meta.provenance["takeover_config"]
+    assert (told["takeover"]["samples"], told["takeover"]["hold_s"]) == (1, 0.3)
+    assert told["mapping"]["dead_zone"] == 0.2
     drove = sum(d == "human" for d in episode.drivers)
     assert 0 < drove < episode.steps
     assert helped.metrics["person_steps"] == drove

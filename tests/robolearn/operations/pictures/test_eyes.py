@@ -28,7 +28,7 @@ from robolearn.geometry import Pose, inverse, quat_from_rotation
 from robolearn.operations.deploy import take_over
 from robolearn.operations.deploy.operator import Unattended
 from robolearn.operations.deploy.options import TakeOverOptions
-from robolearn.operations.deploy.take_over import DeviceOperator, device_operator
+from robolearn.operations.deploy.take_over import DeviceOperator, device_operator, settings_of
 from robolearn.operations.pictures.eyes import cell_eye, world_eye
 from sim.worlds import make_world
 from tests.hardware.env.test_real_env_tool import cell
@@ -192,7 +192,7 @@ def test_who_takes_over_on_a_cell_drives_by_the_picture_too(
     def seat(where: CellConfig) -> DeviceOperator:
         options = TakeOverOptions(by="spacemouse", config=config)
         return device_operator(
-            options, Unattended(agreed=True), where, "pick_place",
+            options, settings_of(options), Unattended(agreed=True), where, "pick_place",
             trials=1, max_steps=10, write=lambda _: None,
         )  # fmt: skip
 
