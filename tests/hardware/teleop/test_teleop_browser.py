@@ -143,6 +143,11 @@ def test_a_drawn_pointer_path_becomes_an_episode(tab, tmp_path):
         tab.wait_for("$('held').textContent === 'holds'")
         tab.key("Enter")
         tab.wait_for("document.title.startsWith('Finished')")
+        # The program closes what is over: nothing is lost.
+        device.close()
+        tab.wait_for("link.lost")
+        assert tab.evaluate("document.title.startsWith('Finished')")
+        assert not tab.evaluate("document.body.classList.contains('lost')")
         tab.screenshot(tmp_path / "done.png")
         assert tab.errors == []
     assert keeper.verdict == "keep"

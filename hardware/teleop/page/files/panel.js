@@ -36,7 +36,8 @@ const panel = {
     this.put("phase", title); this.put("message", message); this.put("hint", hint);
     this.put("opening", lost ? `${title}. ${message}` : title);
     document.title = `${title} - robolearn`;
-    document.body.classList.toggle("lost", lost);
+    // A session that is over closes the connection itself.
+    document.body.classList.toggle("lost", lost && !(view && view.phase === "done" && !link.reason));
     for (const button of document.querySelectorAll("button[data-key]")) {
       const key = button.dataset.key;
       button.disabled = !this.allowed(key);
