@@ -28,7 +28,13 @@ from hardware.teleop.seen import CameraWatch, QuickLook, view_of, with_start
 from hardware.teleop.session_config import Corrected, Recorder, Reviewer, SessionConfig
 from robolearn.agents.take_over import TakeOver
 from robolearn.contracts import Agent, Subscriber
-from robolearn.errors import RobotConnectionError, RobotError, SafetyStopError, StartError
+from robolearn.errors import (
+    RobolearnError,
+    RobotConnectionError,
+    RobotError,
+    SafetyStopError,
+    StartError,
+)
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
 from robolearn.types import Condition, EpisodeHeader, Observation, Outcome, Tick
@@ -108,19 +114,35 @@ class TeleopSession:
         RobotConnectionError when the cell is gone for good; SafetyStopError when the arm stopped on
         its way home.
         """
+        wrong = "It could not go on."
+        try:
+            self._attempts()
+            wrong = "The arm is not at home."
+            self._home()
+        except RobolearnError as error:
+            # Whoever stands at a page does not see what the terminal says afterwards.
+            self._error = str(error)
+            self._show("done", f"{wrong} {self._count}")
+            raise
+        self._show("done", self._count)
+        return tuple(self._saved)
+
+    @property
+    def _count(self) -> str:
+        if self._recorder is None:
+            return "Nothing was recorded."
+        count = len(self._saved)
+        return f"{count} episode{'s' if count != 1 else ''} saved."
+
+    def _attempts(self) -> None:
         attempt = 0
         while len(self._saved) < self._config.episodes:
             condition = self._config.condition(child_seed(self._config.seed, "attempt", attempt))
             decided = self._attempt(condition)
             if decided == "quit":
-                break
+                return
             # The same start again is what 'redo' asks for.
             attempt += decided != "redo"
-        self._home()
-        count = len(self._saved)
-        said = f"{count} episode{'s' if count != 1 else ''} saved."
-        self._show("done", said if self._recorder is not None else "Nothing was recorded.")
-        return tuple(self._saved)
 
     @property
     def stopped(self) -> bool:
@@ -309,7 +331,6 @@ class TeleopSession:
                 arm.home()
         except RobotError as error:
             self._fail(error)
-            self._show("done", "The arm is not at home.")
             raise
 
     def _clear(self) -> None:

@@ -21,6 +21,7 @@ from robolearn.errors import (
     SafetyStopError,
     StaleSignalError,
     StartError,
+    StoreError,
 )
 from robolearn.types import Command, Condition, Observation, Outcome, ResetReport, Sample
 from tests.hardware.teleop.test_teleop import FAST, Hand, Keeper
@@ -283,7 +284,7 @@ def test_the_stop_key_works_while_the_arm_goes_home_at_the_end() -> None:
     assert (home.phase, home.message, home.keys) == ("resetting", "The arm goes home.", ("stop",))
     assert (done.phase, done.message, done.error) == (
         "done",
-        "The arm is not at home.",
+        "The arm is not at home. 0 episodes saved.",
         "emergency stop",
     )
 
@@ -397,9 +398,26 @@ def test_whoever_waits_sees_what_moves_meanwhile() -> None:
 def test_a_cell_that_is_gone_ends_the_session() -> None:
     cell = Cell()
     cell.trouble.append(RobotConnectionError("the supervisor is gone"))
-    run, _ = session(cell, Reacts())
+    hand = Reacts()
+    run, _ = session(cell, hand)
     with pytest.raises(RobotConnectionError):
         run.run()
+    # Whoever stands at a page is told, too.
+    assert (hand.views[-1].phase, hand.views[-1].error) == ("done", "the supervisor is gone")
+
+
+def test_a_full_disk_is_told_to_whoever_keeps_an_episode() -> None:
+    class Full(Keeper):
+        def keep(self) -> str:
+            raise StoreError("the disk is full; this was not saved")
+
+    hand = Reacts(ready=["start"], review=["keep"])
+    run, _ = session(Cell(), hand, recorder=Full())
+    with pytest.raises(StoreError, match="disk is full"):
+        run.run()
+    last = hand.views[-1]
+    assert (last.phase, last.message) == ("done", "It could not go on. 0 episodes saved.")
+    assert last.error == "the disk is full; this was not saved"
 
 
 def test_what_is_wrong_is_shown_before_an_episode_is_kept() -> None:

@@ -381,6 +381,22 @@ def test_a_camera_that_stopped_is_told_though_its_last_picture_comes_again(arm, 
     assert tab.errors == []
 
 
+def test_a_session_that_an_error_ended_says_so_after_it_is_closed(arm, tab):
+    arm.show(view("ready"))
+    tab.open(arm.url)
+    tab.wait_for("link.driving && document.title.startsWith('Ready')")
+    full = "the disk is full; this was not saved"
+    arm.show(view("done", message="It could not go on. 2 episodes saved.", error=full))
+    tab.wait_for("document.title.startsWith('Ended')")
+    arm.close()
+    tab.wait_for("link.lost")
+    assert tab.evaluate("$('phase').textContent") == "Ended"
+    assert "2 episodes saved" in tab.evaluate("$('message').textContent")
+    assert full in tab.evaluate("$('session').textContent")
+    assert tab.evaluate("document.body.classList.contains('lost')")
+    assert tab.errors == []
+
+
 def test_a_tablet_drives_by_tls_on_one_port(tab, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     # Loopback stands for an address in the network; nobody has signed its certificate.

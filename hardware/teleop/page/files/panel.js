@@ -18,7 +18,7 @@ const panel = {
     if (view.phase === "resetting") return ["Moving", view.message, ""];
     if (view.phase === "placing") return ["Your turn", view.message, ""];
     if (view.phase === "stopped") return ["Stopped", view.message, view.error];
-    if (view.phase === "done") return ["Finished", `${view.message} You can close this tab.`, ""];
+    if (view.phase === "done") return view.error ? ["Ended", `${view.message} See below, and the terminal.`, ""] : ["Finished", `${view.message} You can close this tab.`, ""];
     const title = view.recording ? "Recording" : "Driving";
     const { slowed } = view;
     if (view.policy_drives) return [title, link.driving ? "The policy drives. Move to take over." : "The policy drives.", slowed];
@@ -37,7 +37,7 @@ const panel = {
     this.put("opening", lost ? `${title}. ${message}` : title);
     document.title = `${title} - robolearn`;
     // A session that is over closes the connection itself.
-    document.body.classList.toggle("lost", lost && !(view && view.phase === "done" && !link.reason));
+    document.body.classList.toggle("lost", lost && !(view && view.phase === "done" && !view.error && !link.reason));
     for (const button of document.querySelectorAll("button[data-key]")) {
       const key = button.dataset.key;
       button.disabled = !this.allowed(key);
