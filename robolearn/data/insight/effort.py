@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robolearn.data.episode import Episode, take_overs
+from robolearn.data.episode import Episode, take_overs, taken_over
 from robolearn.data.insight.episode_measures import EVENT, supervised
 from robolearn.shapes import AnyFloats, Floats
 
@@ -71,11 +71,18 @@ def telling(signals: Sequence[str]) -> list[str]:
     return [n for n in signals if n in (*PLACES, EVENT) or n.rpartition("/")[2] in kinds]
 
 
+# Kinds of episodes that a policy is in charge of.
+_LED = ("rollout", "corrected", "online", "deployment")
+
+
 def effort_of(episode: Episode) -> Effort:
     """That of a recorded episode; :func:`telling` says which of its signals are needed."""
     joints = [n for n in episode.view if n.rpartition("/")[2] == JOINTS]
     place = next((n for n in PLACES if n in episode.view), "")
     forces = [_force(episode, n) for n in episode.streams if n.rpartition("/")[2] == WRENCH]
+    # There a policy is in charge from the start on: who takes over before it has answered for the
+    # first time has taken over, too.
+    led = ("policy", *episode.source) if episode.meta.kind in _LED else episode.source
     return Effort(
         seconds=episode.duration_s,
         travel_rad=float(sum(np.abs(_moved(episode, n)).sum() for n in joints)),
@@ -84,8 +91,8 @@ def effort_of(episode: Episode) -> Effort:
         else 0.0,
         force_peaks=sum(_peaks(force) for force in forces),
         largest_force_n=float(max((f.max() for f in forces if f.size), default=0.0)),
-        take_overs=int(take_overs(episode.source).sum()),
-        person_steps=int(episode.intervention.sum()),
+        take_overs=int(take_overs(led).sum()),
+        person_steps=int(taken_over(led).sum()),
         interventions=len(supervised(episode)),
     )
 

@@ -157,12 +157,19 @@ class TrialWriter:
         self._store.end(self._row, record)
         return record
 
+    @property
+    def _drove(self) -> list[str]:
+        """Who drove. The policy is in charge from the start on: who takes over before it has
+        answered for the first time has taken over, too.
+        """
+        return ["policy", *self._sources]
+
     def _by_person(self) -> Flags:
-        return taken_over(self._sources)
+        return taken_over(self._drove)
 
     def _help(self) -> dict[str, float]:
         driven = float(self._by_person().sum())
-        return {PERSON_STEPS: driven, "take_overs": float(take_overs(self._sources).sum())}
+        return {PERSON_STEPS: driven, "take_overs": float(take_overs(self._drove).sum())}
 
     def abort(
         self, error: BaseException, metrics: Mapping[str, float], episode: str = ""

@@ -116,8 +116,8 @@ class Half:
 
     name = "half"
 
-    def __init__(self, by: str) -> None:
-        self.by = by
+    def __init__(self, by: str, first: str = "policy:walk") -> None:
+        self.by, self.first = by, first
 
     def reset(self, seed) -> None:
         self.x, self.seq = 0.1, 0
@@ -127,7 +127,7 @@ class Half:
 
     def decide(self, observation, reply):
         self.x, self.seq = self.x + 0.1, self.seq + 1
-        source = self.by if self.x > 0.55 else "policy:walk"
+        source = self.by if self.x > 0.55 else self.first
         action = {"tool/xy_table": np.array([self.x, 0.2])}
         return Command(self.seq, action, observation.t_ns, source=source)
 
@@ -158,6 +158,26 @@ def test_a_solved_trial_is_the_policys_own_only_if_nobody_helped(tmp_path, by):
     assert record.metrics["take_overs"] == 1.0
     assert (total.successes, total.corrected, total.corrected_successes) == (0, 1, 1)
     assert (total.person_steps, total.steps) == (int(record.metrics["person_steps"]), record.steps)
+
+
+@pytest.mark.parametrize("first", ["hold", "human:keyboard"])
+def test_who_takes_over_before_the_policy_has_answered_has_helped(tmp_path, first):
+    """Success that no step of the policy was part of counted as its own."""
+    with TrialStore(tmp_path) as table:
+        writer = TrialWriter(table, blank(status="started"))
+        writer.begin(CONDITION)
+        env = PointEnv(goal_x=0.85)
+        agent = Half("human:keyboard", first)
+        result = run_episode(
+            env, agent, None, [writer], CONDITION, max_steps=20, task="t", env_name="e"
+        )
+        assert result.outcome.success
+        record = writer.finish(result, "ep_000000", "", {})
+    assert (record.success, record.reason) == (False, "corrected")
+    assert record.metrics["take_overs"] == 1.0
+    assert record.metrics["corrected_success"] == 1.0
+    held = 0 if first != "hold" else sum(c.source == "hold" for c in env.commands)
+    assert record.metrics["person_steps"] == record.steps - held
 
 
 def seated(hand: Nudging) -> DeviceOperator:

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from robolearn.data.episode import Episode
+from robolearn.data.episode import Episode, EpisodeKind
 from robolearn.data.insight.effort import Effort, effort_of, telling, together
 from robolearn.data.insight.episode_measures import EVENT
 from robolearn.types import SampleBlock
@@ -66,3 +66,16 @@ def test_of_many_episodes_it_is_the_sum_and_the_largest_force() -> None:
     assert every.interventions == 2
     assert every.travel_rad == pytest.approx(1.0 + 5 / 6)
     assert together([]) == Effort()
+
+
+@pytest.mark.parametrize(
+    ("kind", "taken"), [("online", (1, 8)), ("corrected", (1, 8)), ("demonstration", (0, 0))]
+)
+def test_who_takes_over_before_the_policy_has_answered_has_taken_over(
+    kind: EpisodeKind, taken: tuple[int, int]
+) -> None:
+    episode = small_episode(steps=12)
+    meta = dataclasses.replace(episode.meta, kind=kind)
+    source = ("hold",) * 4 + ("human:keyboard",) * 8
+    effort = effort_of(dataclasses.replace(episode, meta=meta, source=source))
+    assert (effort.take_overs, effort.person_steps) == taken
