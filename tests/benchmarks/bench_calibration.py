@@ -1,5 +1,6 @@
 """Drawn rigs of two cameras (on the flange, beside the arm), corners off by 0.3 px, 40 pictures;
-and 20 pictures of each of two lab cells from poses that the product's own tour chooses.
+20 pictures of each of two lab cells from poses that the product's own tour chooses; and pairs of
+poses for a camera whose lens is known.
 
 make bench ONLY=calibration
 
@@ -15,14 +16,17 @@ from typing import Any
 
 import numpy as np
 
+from robolearn.calibration.hand_eye_causes import calibrate
 from robolearn.calibration.rig import calibrate_rig
 from robolearn.errors import DataError
 from robolearn.geometry import inverse, pose_error, rotvec_from_rotation
 from tests.benchmarks.floors import at_most
+from tests.robolearn.calibration.captures import capture
 from tests.robolearn.calibration.rigs import draw_rig
 from tests.robolearn.operations.capture.drawn_board import DrawnTour, Where
 
 DRAWS, LONG_DRAWS, PICTURES = 10, 100, 40
+PAIRS = (12, 20)
 TOURS, LONG_TOURS, TOUR_PICTURES = 3, 100, 20
 CELLS: tuple[Where, ...] = ("beside", "riding")
 
@@ -42,6 +46,7 @@ def rows(long: bool = False) -> list[dict[str, Any]]:
     tours = [toured(where, s) for where in CELLS for s in range(LONG_TOURS if long else TOURS)]
     off = np.array([t for t in tours if t is not None])
     refused = 1.0 - len(off) / len(tours)
+    hand_eye = [row for poses in PAIRS for row in hand_eye_rows(poses, long)]
     what = f"chosen poses, {TOUR_PICTURES} pictures, {len(tours)} tours"
     print(f"{what}: degrees {np.quantile(off[:, 1], [0.5, 0.95]).round(3)}", file=sys.stderr)
     return [
@@ -52,6 +57,34 @@ def rows(long: bool = False) -> list[dict[str, Any]]:
         at_most("camera's place, worst", "mm", worst["mm"], 2.0),
         at_most("camera's orientation, worst", "deg", worst["deg"], 0.3),
         at_most("numbers outside their 95 % interval", "", outside, 0.07),
+        *hand_eye,
+    ]
+
+
+def hand_eye_rows(poses: int, long: bool = False) -> list[dict[str, Any]]:
+    """The worst of all draws of so many pairs of poses, and how often intervals hold the truth."""
+    draws = LONG_DRAWS if long else DRAWS
+    inside: list[Any] = []
+    off: list[tuple[float, float]] = []
+    for seed in range(draws):
+        T, pairs = capture(seed, poses, setup="eye-to-hand" if seed % 2 else "eye-in-hand")
+        found = calibrate(pairs)
+        away = np.abs(found.T_parent_camera[:3, 3] - T[:3, 3])
+        turned = rotvec_from_rotation(found.T_parent_camera[:3, :3] @ inverse(T)[:3, :3])
+        inside.append(np.concatenate([away <= found.half_m, np.abs(turned) <= found.half_rad]))
+        off.append((1e3 * float(np.linalg.norm(away)), float(np.degrees(np.linalg.norm(turned)))))
+    mm, deg = np.array(off).T
+    held = np.array(inside)
+    what = f"hand-eye, {poses} pairs of poses, {draws} draws"
+    print(
+        f"{what}: mm {np.quantile(mm, [0.5, 0.95]).round(3)}, degrees"
+        f" {np.quantile(deg, [0.5, 0.95]).round(3)}; inside {held.mean(axis=0).round(3).tolist()}",
+        file=sys.stderr,
+    )
+    return [
+        at_most(f"{what}: camera's place, worst", "mm", float(mm.max()), 2.0),
+        at_most(f"{what}: camera's orientation, worst", "deg", float(deg.max()), 0.3),
+        at_most(f"{what}: numbers outside their 95 % interval", "", 1.0 - held.mean(), 0.07),
     ]
 
 

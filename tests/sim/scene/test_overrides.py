@@ -13,7 +13,7 @@ from robolearn.errors import SceneError
 from sim.reconstruction.template import arm_template
 from sim.scene.load import load_scene
 from sim.scene.overrides import by_hand_sentences
-from sim.scene.package import require_replaceable
+from sim.scene.package import replaced_package, require_replaceable
 from tests.sim.scene.test_scene_package import XML, write_scene
 
 MUG = """<body name="mug" pos="1 0 0.1" euler="0 0 30"><freejoint/>
@@ -73,6 +73,33 @@ def test_what_a_person_put_right_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(SceneError, match=r"overrides by hand of \['mug'\]"):
         require_replaceable(out, "reconstructed")
     require_replaceable(write_scene(tmp_path / "b", xml, provenance=kind), "reconstructed")
+
+
+def test_files_of_somebody_else_in_a_scene_are_not_deleted_with_it(tmp_path: Path) -> None:
+    """Writing a scene anew deleted everything in its folder without a word."""
+    made = write_scene(tmp_path / "made", XML, provenance={"kind": "reconstructed"})
+    out = tmp_path / "cell"
+
+    def write() -> None:
+        with replaced_package(out, "reconstructed") as folder:
+            shutil.copytree(made, folder)
+            (folder / "meshes").mkdir()
+            (folder / "meshes/a.obj").touch()
+
+    write()
+    (out / "drift.json").touch()
+    (out / ".DS_Store").touch()
+    write()
+    assert (out / "meshes/a.obj").exists()
+    assert not (out / "drift.json").exists()
+    (out / "meshes/mine.stl").touch()
+    (out / "notes.txt").write_text("the mug's handle is glued")
+    with pytest.raises(SceneError, match=r"not of the scene \(meshes/mine.stl, notes.txt\)"):
+        write()
+    assert (out / "notes.txt").exists()
+    (tmp_path / "link").symlink_to(out)
+    with pytest.raises(SceneError, match="is a link"):
+        require_replaceable(tmp_path / "link", "reconstructed")
 
 
 def test_overrides_of_things_that_go_are_not_taken_with_the_robot(tmp_path: Path) -> None:
