@@ -412,9 +412,16 @@ _SHAPES: dict[tuple[int, ...], str] = {
 
 def _words(value: Any) -> list[str | bool]:
     """What numpy would take for numbers without saying so."""
-    if isinstance(value, list):
-        return [word for part in cast("list[Any]", value) for word in _words(part)]
-    return [value] if isinstance(value, str | bool) else []
+    words: list[str | bool] = []
+    # Lists in lists may be deeper than Python calls functions.
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += cast("list[Any]", part)[::-1]
+        elif isinstance(part, str | bool):
+            words.append(part)
+    return words
 
 
 def _poses(values: Sequence[Any], key: str, where: str) -> PoseRows:
@@ -427,7 +434,7 @@ def _poses(values: Sequence[Any], key: str, where: str) -> PoseRows:
             )
         try:
             T = np.array(value, dtype=np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise DataError(
                 f"{where}: {key} of pose {i} is not 4 x 4 numbers (four rows of four): {error}"
             ) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +33,8 @@ _APART_M, _CLEARLY = 0.004, 4.0
 # more than that [rad].
 _GAP_S, _GAP_RAD = 0.2, 0.01
 # What people take for seconds.
+# No clock shows more seconds (since 1970: the year 5138).
+_LATEST_S = 1e11
 _UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 # An arm's record has rows more often than this [s], where it has so many.
 _RARE_S, _MANY = 5.0, 20
@@ -144,6 +146,12 @@ def clock_problems(capture: Capture) -> list[tuple[Level, str]]:
         steps = np.diff(np.array(times, dtype=np.float64))
         if len(steps) and float(steps.min()) < 0:
             found.append(("warning", f"{entry.name}: t_s runs backwards; one clock for all rows"))
+        if times and max(map(abs, times)) > _LATEST_S:
+            text = (
+                f"{entry.name}: t_s is {max(times, key=abs):.3g}: are these milli-, micro- or"
+                " nanoseconds? It is in seconds"
+            )
+            found.append(("warning", text))
     record = read_record(capture.path)
     armed = {f.set.name for f in capture.frames if f.T_base_tool is not None}
     stamped = [f for f in capture.frames if f.t_s is not None and not _by_hand(f, armed)]
@@ -197,6 +205,12 @@ def _poses(capture: Capture, record: ArmRecord, stamped: Sequence[Frame]) -> str
     best, here, there = _best(lambda late_s: _apart(known(late_s), given), 0.1 * _APART_M)
     if here <= _APART_M:
         return ""
+    turned = poses_at(capture, replace(record, q=np.radians(record.q)), posed)
+    if turned is not None and _apart(turned(0.0), given) * _CLEARLY < here:
+        return (
+            "the joints of robot.csv are in degrees: T_base_tool of the pictures is where they put"
+            " the arm then; write them in radians"
+        )
     if there * _CLEARLY < here:
         return (
             f"clocks are out of step: T_base_tool of the pictures is where the arm was"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,15 @@ SCHEMA = 1
 COLUMNS = ("file", "depth", "mask", "t_s", "T_base_tool", "T_world_camera")
 # Where depth ends, its numbers do, too: some cameras write this where they measured nothing.
 _NOT_MEASURED = np.iinfo(np.uint16).max
+# Not even nanoseconds since 1970.
+_NO_TIME_S = 1e20
+# What poses are written as elsewhere, and what to do.
+_SHAPES = {
+    6: "a position and a rotation vector: convert it to a matrix",
+    7: "a position and a quaternion: convert it to a matrix",
+    12: "three rows of four: add the last one, 0 0 0 1",
+}
+_AS_STORED = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
 DepthPicture = Float32[NDArray[np.float32], "h w"]
 # Of every pixel the number of the object that it shows (the first of capture.yaml is 1); 0: none.
 MaskPicture = UInt16[NDArray[np.uint16], "h w"]
@@ -53,8 +61,11 @@ class Frame:
         return f"{self.set.name}/{self.file.name}"
 
     def picture(self) -> Picture:
-        """The picture, RGB. DataError when it is missing, or of another size than the camera's."""
-        image = cv2.imread(str(self.file), cv2.IMREAD_COLOR) if self.file.is_file() else None
+        """The picture, RGB, as it is stored: how somebody held the camera (EXIF) turns no picture
+        whose depth, lens and pose it does not turn. DataError when it is missing, or of another
+        size than the camera's.
+        """
+        image = cv2.imread(str(self.file), _AS_STORED) if self.file.is_file() else None
         if image is None:
             raise DataError(
                 f"'{self.file}' is missing or no picture; take it again, or drop its row"
@@ -96,9 +107,15 @@ class Frame:
     def _require_size(self, shape: Sequence[int], path: Path) -> None:
         width, height = self.camera.size
         if (shape[1], shape[0]) != (width, height):
+            why = (
+                "size, lens and poses are those of the picture as it is stored, not as it is shown"
+                " (EXIF)"
+                if (shape[0], shape[1]) == (width, height)
+                else "depth must be registered to the picture"
+            )
             raise DataError(
                 f"'{path}' has {shape[1]} x {shape[0]} pixels, camera '{self.set.camera}' of"
-                f" capture.yaml {width} x {height}; depth must be registered to the picture"
+                f" capture.yaml {width} x {height}; {why}"
             )
 
 
@@ -241,7 +258,7 @@ def _frame(
         t_s = float(cells["t_s"]) if cells["t_s"] else None
     except ValueError as error:
         raise DataError(f"{at}: t_s must be a number of seconds, got '{cells['t_s']}'") from error
-    if t_s is not None and not math.isfinite(t_s):
+    if t_s is not None and not abs(t_s) < _NO_TIME_S:
         raise DataError(f"{at}: t_s must be a number of seconds, got '{cells['t_s']}'")
     return Frame(
         set=entry,
@@ -264,5 +281,6 @@ def _pose(text: str, at: str) -> Pose | None:
     except ValueError as error:
         raise DataError(f"{at}: expected 16 numbers, got '{text[:60]}'") from error
     if len(values) != 16:
-        raise DataError(f"{at}: expected 16 numbers, row by row of a 4x4, got {len(values)}")
+        known = f" ({_SHAPES[len(values)]})" if len(values) in _SHAPES else ""
+        raise DataError(f"{at}: expected 16 numbers, row by row of a 4x4, got {len(values)}{known}")
     return np.array(values).reshape(4, 4)

@@ -23,6 +23,8 @@ from sim.reconstruction.texture import Texture
 # Of what things on tables are made: foam to glass; the middle is that of wood and full packages
 # [kg/m^3].
 DENSITY, DENSITY_RANGE = 600.0, (300.0, 1200.0)
+# No solid thing is lighter or heavier: aerogel, gold and osmium [kg/m^3].
+_LIGHTEST, _HEAVIEST = 3.0, 25000.0
 # Faces of the mesh that is drawn.
 DRAWN_FACES = 1500
 # A primitive is the object when the mean distance is below this share of a voxel, and nearly all
@@ -93,6 +95,11 @@ def make_body(
     vertices = scanned.vertices @ T_body_table[:3, :3].T + T_body_table[:3, 3]
     whole = solid(vertices, scanned.faces)
     mass, assumed = _mass(scanned.name, whole.volume_m3, described)
+    if not _LIGHTEST * whole.volume_m3 < mass.kg < _HEAVIEST * whole.volume_m3:
+        said.append(
+            f"{scanned.name}: {mass.kg:g} kg at {1e6 * whole.volume_m3:.0f} cm^3 is no mass of a"
+            " solid thing, be it of foam or gold: mass_kg is in kilograms"
+        )
     drawn, faces = thinned(vertices, scanned.faces, DRAWN_FACES)
     primitive, parts = None, tuple[OwnVertices, ...]()
     tried = {nearest.kind: nearest.error_m}

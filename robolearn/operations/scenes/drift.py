@@ -84,7 +84,9 @@ def _add(parts: dict[str, DriftPart], more: Mapping[str, DriftPart]) -> None:
 
 
 def _picture(path: Path) -> Picture:
-    found: Any = cv2.imread(str(path), cv2.IMREAD_COLOR) if path.is_file() else None
+    # As it is stored, like the one that it is held against: EXIF turns neither.
+    way = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
+    found: Any = cv2.imread(str(path), way) if path.is_file() else None
     if found is None:
         raise ConfigError(f"'{path}' is not a picture that can be read (.png, .jpg)")
     return np.ascontiguousarray(found[..., ::-1])

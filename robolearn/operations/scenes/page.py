@@ -120,15 +120,16 @@ def _measures(found: Verified) -> str:
         [
             f"{m.limit.name} ({m.worst})" if m.worst else m.limit.name,
             figure(m),
+            # Before the limits: what is farther right lies out of sight on a phone.
+            m.verdict,
             limit(m.limit, m.limit.good),
             limit(m.limit, m.limit.bearable),
-            m.verdict,
         ]
         for m in found.measures
     ]
     said = "".join(note(sentence) for sentence in found.said)
     return (
-        table(["measure", "value", "use", "use with care", "verdict"], rows, numeric_from=None)
+        table(["measure", "value", "verdict", "use", "use with care"], rows, numeric_from=None)
         + said
     )
 

@@ -7,6 +7,7 @@ import time
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -187,6 +188,18 @@ def test_too_few_and_too_similar_poses_are_refused() -> None:
 def test_what_is_no_pose_is_named(entry: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         pairs_of([entry], "eye-in-hand", "poses.json")
+
+
+def test_numbers_and_lists_that_are_too_large_are_no_poses() -> None:
+    """They were internal errors."""
+    good, huge = np.eye(4).tolist(), np.eye(4).tolist()
+    huge[0][3] = 10**400
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    for T in (huge, deep):
+        with pytest.raises(DataError, match="T_base_tool of pose 0 is not 4 x 4 numbers"):
+            pairs_of([{"T_base_tool": T, "T_camera_board": good}], "eye-in-hand", "poses.json")
 
 
 def _inside(found: HandEye, X: Pose) -> list[bool]:

@@ -117,6 +117,9 @@ def test_what_is_wrong_in_the_description_is_named(
     [
         ("file,dept\n", "Did you mean 'depth'"),
         ("file,T_world_camera\n0.jpg,1 2 3\n", "16 numbers, row by row of a 4x4, got 3"),
+        ("file,T_world_camera\n0.jpg,1 2 3 1 0 0 0\n", "got 7 .a position and a quaternion"),
+        ("file,T_world_camera\n0.jpg,1 0 0 0 0 1 0 0 0 0 1 0\n", "got 12 .*add the last one"),
+        ("file,t_s\n0.jpg,-1e300\n", "line 2: t_s must be a number"),
         ("file,t_s\n0.jpg,noon\n", "line 2: t_s must be a number"),
         ("file,t_s\n,1\n", "'file' is empty"),
         ("file,t_s\n0.jpg,nan\n", "line 2: t_s must be a number"),
@@ -202,6 +205,43 @@ def test_left_handed_poses_are_left_out_and_named(tmp_path: Path) -> None:
     said = _sentences(folder)
     assert "left-handed (determinant -1)" in said
     assert "error: only 0 of 6 pictures" in said
+
+
+def _held_turned(path: Path, how: int) -> None:
+    """Notes beside a JPEG, as a phone does, how it was held (EXIF's orientation)."""
+    tag = b"\x12\x01\x03\x00\x01\x00\x00\x00" + bytes([how, 0, 0, 0])
+    note = b"Exif\0\0II*\0\x08\0\0\0\x01\0" + tag + b"\0\0\0\0"
+    plain = path.read_bytes()
+    path.write_bytes(
+        plain[:2] + b"\xff\xe1" + (len(note) + 2).to_bytes(2, "big") + note + plain[2:]
+    )
+
+
+@pytest.mark.parametrize("how", [3, 6])
+def test_a_picture_is_read_as_it_is_stored(tmp_path: Path, how: int) -> None:
+    """Lens, depth and pose are of the stored one: half a turn of it alone was not noticed."""
+    folder = write_foreign(tmp_path / "c", ring(6))
+    before = read_capture(folder).frames[0].picture()
+    for k in range(6):
+        _held_turned(folder / "scan" / f"{k}.jpg", how)
+    turned = cv2.imread(str(folder / "scan" / "0.jpg"))
+    assert turned.shape != before.shape or (turned[..., ::-1] != before).any()
+    np.testing.assert_array_equal(read_capture(folder).frames[0].picture(), before)
+    assert _sentences(folder) == ""
+    raw = yaml.safe_load((folder / "capture.yaml").read_text())
+    phone = {**raw["cameras"]["phone"], "size": [24, 32]}
+    _edit(folder, cameras={"phone": {**phone, "lens": None, "depth": None}})
+    assert "not as it is shown (EXIF)" in _sentences(folder)
+
+
+def test_times_that_are_no_seconds_are_named_without_a_record_of_the_arm(tmp_path: Path) -> None:
+    folder = write_foreign(tmp_path / "c", ring(6))
+    path = folder / "scan" / "frames.csv"
+    head, *rows = path.read_text().splitlines()
+    cells = [row.split(",") for row in rows]
+    late = [",".join([a, b, f"{1.7e18 + 1e9 * float(t):.0f}", T]) for a, b, t, T in cells]
+    path.write_text("\n".join([head, *late]) + "\n")
+    assert "scan: t_s is 1.7e+18: are these milli-, micro- or nanoseconds?" in _sentences(folder)
 
 
 def test_missing_dark_and_blurred_pictures_are_named(tmp_path: Path) -> None:

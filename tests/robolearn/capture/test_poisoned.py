@@ -191,6 +191,16 @@ def _milliseconds(folder: Path) -> None:
     path.write_text("\n".join([head, *rest]) + "\n")
 
 
+def _degrees(folder: Path) -> None:
+    """The joints of robot.csv."""
+    path = folder / "robot.csv"
+    head, *lines = path.read_text().splitlines()
+    table = np.array([[float(v) for v in line.split(",")] for line in lines])
+    table[:, 1:] = np.degrees(table[:, 1:])
+    rows = [",".join(repr(float(v)) for v in row) for row in table]
+    path.write_text("\n".join([head, *rows]) + "\n")
+
+
 POISONS: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     "wrong board size": (_board, ("The board is 1.2", "measure the side of its squares")),
     "swapped poses": (_swapped, ("exchanged: handeye/000002.png handeye/000007.png",)),
@@ -222,6 +232,7 @@ POISONS: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     ),
     "times of two units": (_two_units, ("6 of them fit when their t_s are milliseconds",)),
     "times in milliseconds": (_milliseconds, ("lie 50 s apart: are these milliseconds?",)),
+    "joints in degrees": (_degrees, ("joints of robot.csv are in degrees",)),
     "left-handed poses": (_mirrored, ("left-handed (determinant -1)", "only 0 of 12")),
 }
 

@@ -177,6 +177,10 @@ def test_what_was_not_weighed_or_placed_is_marked(
     assert body.mass.low_kg < body.mass.kg < body.mass.high_kg
     assert body.mass.source == "assumed"
     assert "30% of its surface was never seen" in said[0]
+    weighed = CaptureObject("a", mass_kg=350.0, mass_source="scales that show grams")
+    assert "350 kg at" in make_body(scanned, weighed)[2][0]
+    weighed = CaptureObject("a", mass_kg=body.mass.kg, mass_source="scales")
+    assert not any("kg at" in text for text in make_body(scanned, weighed)[2])
 
 
 def test_a_picture_with_a_wrong_pose_is_named_and_left_out(capture_folder: Path) -> None:
