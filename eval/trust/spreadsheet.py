@@ -206,16 +206,23 @@ def _alike(tables: Sequence[TaskTable]) -> list[str]:
     for kind, names in (("tasks", [t.task for t in tables]), ("policies", policies)):
         by_letters: dict[str, list[str]] = {}
         for name in names:
-            seen = "".join(c for c in name if unicodedata.category(c) != "Cf")
+            # Full-width and other forms of letters are read as these.
+            plain = unicodedata.normalize("NFKC", name)
+            seen = "".join(c for c in plain if unicodedata.category(c) != "Cf")
             by_letters.setdefault(seen.casefold(), []).append(name)
         notes += [
             f"{kind} {' and '.join(repr(n) for n in same)} differ only in"
-            f" {'capitals' if all(n.isprintable() for n in same) else 'what cannot be seen'} and"
-            f" count as {len(same)}"
+            f" {_difference(same)} and count as {len(same)}"
             for same in by_letters.values()
             if len(same) > 1
         ]
     return notes
+
+
+def _difference(same: Sequence[str]) -> str:
+    if not all(n.isprintable() for n in same):
+        return "what cannot be seen"
+    return "capitals" if len({n.casefold() for n in same}) == 1 else "the form of letters"
 
 
 def _rates_only(tables: Sequence[TaskTable]) -> list[str]:

@@ -70,7 +70,7 @@ def trust_page(report: TrustReport, title: str) -> str:
             counts[t.judgement.verdict] += 1
         verdicts = [f"{v} in {n} of {len(report.tasks)} tasks" for v, n in counts.items() if n]
     summary = [sentence("; ".join(verdicts))]
-    summary += [sentence(f"{t.task}: {t.judgement.why}") for t in every]
+    summary += [sentence(f"{t.task}: {t.judgement.verdict}. {t.judgement.why}") for t in every]
     return page(title, _subtitle(report), summary, _tiles(_headline(every)), sections)
 
 

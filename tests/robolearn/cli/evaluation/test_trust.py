@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from robolearn.cli.main import main
+from robolearn.operations.trust.table import trust_of_table
 from tests.browser import chromium
 
 HEAD = "task,policy,real_successes,real_trials,sim_successes,sim_trials\n"
@@ -237,3 +238,21 @@ def test_the_pages(capsys, tmp_path: Path) -> None:
     run(capsys, "--table", str(path), "--html", str(page))
     assert page.read_text() == first
     assert run(capsys, "--table", str(path), "--html", str(tmp_path))[0] == 2
+
+
+def test_the_page_says_each_tasks_verdict_in_short(tmp_path: Path) -> None:
+    """Of more than four tasks the first line counts verdicts; whose they are stands below."""
+    page = tmp_path / "t.html"
+    assert main(["trust", "--table", "configs/trust/simpler.csv", "--html", str(page)]) == 0
+    short = page.read_text().partition('id="reading"')[0]
+    assert "pick_coke_can: screens only. Spearman 0.77" in short
+    assert "open_drawer: ranks reliably. Spearman 1.00" in short
+
+
+def test_names_in_another_form_of_letters_are_said(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    lines = ["task,policy,real_score,sim_score"]
+    lines += [f"{task},p{i},0.{i},0.{i}" for task in ("push", "\uff50ush") for i in range(3)]
+    table.write_text("\n".join(lines), encoding="utf-8")
+    (note, *_) = trust_of_table(table).report.notes
+    assert note == "tasks 'push' and '\uff50ush' differ only in the form of letters and count as 2"
