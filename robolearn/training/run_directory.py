@@ -49,6 +49,8 @@ HOLDS = "holds"
 been found to yet, so that what it does is what its parent does.
 """
 HELD = {HOLDS: PARENT}
+PRACTICE = "practice"
+"""In config.yaml: rounds and limits of a practice, by which nothing is decided."""
 # What a policy is beside its weights; it does not change during training.
 CONFIG_FILE = "config.yaml"
 FRAME = (CONFIG_FILE, "spec.json", "stats.json")
@@ -148,7 +150,7 @@ def read_run(path: Path, weights: Path) -> Run:
     run, digests = _read(path, weights)
     _refuse_foreign_statistics(run)
     config = {k: v for k, v in run.config.items() if k != HOLDS}
-    learned = {**digests, CONFIG_FILE: _digest(path / CONFIG_FILE, without=HOLDS)}
+    learned = {**digests, CONFIG_FILE: _digest(path / CONFIG_FILE, HOLDS)}
     return dataclasses.replace(run, config=config, policy_hash=_policy_hash(learned))
 
 
@@ -284,19 +286,21 @@ def nested_runs(path: Path) -> tuple[str, ...]:
 
 
 def learned_digests(path: Path) -> dict[str, str]:
-    """Those of :func:`file_digests` of what was learned, also where the run holds its parent."""
-    return file_digests(path) | {CONFIG_FILE: _digest(path / CONFIG_FILE, without=HOLDS)}
+    """Those of :func:`file_digests` of what was learned, also where the run holds its parent, and
+    however long it practised: limits change when it goes on.
+    """
+    return file_digests(path) | {CONFIG_FILE: _digest(path / CONFIG_FILE, HOLDS, PRACTICE)}
 
 
-def _digest(file: Path, without: str = "") -> str:
-    """Of the values where a file holds some, else of the bytes; ``without`` a key."""
+def _digest(file: Path, *without: str) -> str:
+    """Of the values where a file holds some, else of the bytes; ``without`` these keys."""
     data = file.read_bytes()
     try:
         if file.suffix == ".yaml":
             values = parse_yaml(data.decode("utf-8"))
             if without and isinstance(values, dict):
                 values = cast("dict[str, Any]", values)
-                values = {k: v for k, v in values.items() if k != without}
+                values = {k: v for k, v in values.items() if k not in without}
             data = json.dumps(values, sort_keys=True).encode()
         elif file.suffix == ".json":
             data = json.dumps(json.loads(data), sort_keys=True).encode()

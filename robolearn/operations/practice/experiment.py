@@ -36,9 +36,9 @@ from robolearn.representation import Representation
 from robolearn.training.collected.growing_data import require_growable
 from robolearn.training.experiment import Experiment, experiment_of
 from robolearn.training.run_directory import PARENT, Run, nested_run
+from robolearn.training.run_directory import PRACTICE as SECTION
 from robolearn.training.task_goal import at_goal
 
-SECTION = "practice"
 RERANKING = "idql"
 """What is learned where nothing else is said."""
 FILTERED = "filtered_bc"

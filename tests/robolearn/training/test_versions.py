@@ -52,6 +52,17 @@ def test_a_finished_run_is_as_its_last_version(tmp_path: Path) -> None:
     assert load_run(run_dir).weights.keys() == load_version(run_dir, 1).weights.keys()
 
 
+def test_a_version_stays_one_when_the_practice_goes_on_for_longer(tmp_path: Path) -> None:
+    run_dir = practising(tmp_path / "out")
+    write_version(run_dir, 1, {"a": torch.zeros(1)})
+    before, config = load_version(run_dir, 1), run_dir / "config.yaml"
+    config.write_text(config.read_text() + "practice: {max_minutes: 20.0}\nholds: parent\n")
+    assert load_version(run_dir, 1).weights.keys() == before.weights.keys()
+    config.write_text(config.read_text() + "more: 1\n")
+    with pytest.raises(CheckpointError, match="is not version 1 of this run"):
+        load_version(run_dir, 1)
+
+
 def test_weights_of_another_version_or_run_are_refused(tmp_path: Path) -> None:
     run_dir, other = practising(tmp_path / "out"), practising(tmp_path / "other")
     written = write_version(run_dir, 1, {"a": torch.zeros(1)})
