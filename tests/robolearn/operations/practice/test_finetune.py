@@ -36,6 +36,7 @@ from robolearn.errors import (
 )
 from robolearn.learning import Losses
 from robolearn.machine.interrupt import remembered
+from robolearn.operations.builders import env_builder
 from robolearn.operations.practice.experiment import PracticeExperiment, practice_experiment
 from robolearn.operations.practice.finetune import Actors, finetune
 from robolearn.operations.practice.frame import SecondStore
@@ -635,6 +636,34 @@ def test_the_command(parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["finetune", str(parent), "--store", "a", "--out", "b"]) == 2
     assert "say where it practises: --world W" in capsys.readouterr().err
     assert main(["finetune"]) == 2
+
+
+def test_several_worlds_are_flown_by_turns(parent: Path, tmp_path: Path) -> None:
+    """A round in each, also where it goes on; every episode says which physics it is of."""
+    worlds, store, out = (
+        ("pusht_reference", "pusht_reference~mass=3"),
+        tmp_path / "s",
+        tmp_path / "o",
+    )
+    few = SMALL | {"practice.lanes": 2, "practice.warmup_episodes": 2, "practice.test_starts": 1}
+    words = [f"--{k.replace('_', '-')}={v}" for k, v in few.items() if k != "practice.max_episodes"]
+    where = ["--worlds", *worlds, "--store", str(store), "--out", str(out)]
+    for episodes in ("2", "8"):
+        more = ["--practice.max-episodes", episodes, "--resume"]
+        assert main(["finetune", str(parent), *where, *words, *more]) == 0
+    a, b = worlds
+    flights = Ledger.of(out).flights
+    assert [f.world for f in flights] == [a, a, b, b, a, a, b, b]
+    episodes = EpisodeStore.open(store)
+    said = [episodes.meta(f.id).provenance for f in flights]
+    assert [p["config"]["world"] for p in said] == [f.world for f in flights]
+    hashes = {world: env_builder(world).info().hash for world in worlds}
+    assert hashes[a] != hashes[b]
+    assert [p["scene_hash"] for p in said] == [hashes[f.world] for f in flights]
+    assert [f.driver for f in flights if f.world == b] == ["explorer", "parent"] * 2
+    standing = read_standing(out)
+    assert standing is not None
+    assert standing.identity["worlds"] == list(hashes.values())
 
 
 @pytest.mark.parametrize(
