@@ -206,6 +206,7 @@ class DeviceOperator:
             elapsed_s=(tick.index + 1) / self._cell.rate_hz,
             rate_hz=self._timing.hz,
             jitter_s=self._timing.jitter_s,
+            input_age_s=self.person.input_age_s,
             note=self.person.note,
             slowed=self._slowed() or (self.person.limited if mine else ""),
             gripper=self.person.opening,

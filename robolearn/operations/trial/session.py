@@ -239,17 +239,22 @@ class Successor:
     operator: TrialOperator
 
     def __call__(self, row: int, record: TrialRecord) -> TrialRecord:
-        """The row as it ends: from its episode, if that was committed; else voided."""
-        ids = self.store.ids()
+        """The row as it ends: from its episode, if that was committed; else voided. So is one that
+        a stop ended, as nobody knows any more whether that was the policy's doing.
+        """
+        ids, episode = self.store.ids(), ""
         if ids:
             meta = self.store.meta(ids[-1])
             key = {"plan": self.trials.locked.hash, "slot": record.slot, "row": row}
             if meta.provenance.get(KEY) == key:
-                return self._from_episode(ids[-1], meta, record)
+                if meta.outcome.reason != SAFETY_STOP:
+                    return self._from_episode(ids[-1], meta, record)
+                episode = ids[-1]
         return dataclasses.replace(
             record,
             status="voided",
             reason=UNKNOWN,
+            episode=episode,
             note="the process that ran it ended without a word; tried again",
         )
 
@@ -261,7 +266,7 @@ class Successor:
         rating = rate(self.trials.locked.plan, self.operator)
         ended = dataclasses.replace(
             record,
-            status="aborted" if meta.outcome.reason == SAFETY_STOP else "finished",
+            status="finished",
             success=meta.outcome.success,
             score=min(1.0, max(0.0, found.score)),
             final_progress=min(1.0, max(0.0, meta.outcome.progress)),

@@ -267,25 +267,46 @@ def test_what_cut_a_trial_short_decides_whether_it_counts(tmp_path, monkeypatch,
     assert len(read_trials(tmp_path / "blind")) == 3 + (not counts)
 
 
-def test_a_trial_that_the_supervisor_stopped_has_its_episode(tmp_path, monkeypatch):
-    trials, attempt = plan_toy(tmp_path, trials=1), PointStage.attempt
+class Stops(Listener):
+    """Stops the arm at the third tick."""
 
-    class Stops(Listener):
-        def on_tick(self, tick):
-            if tick.index == 2:
-                raise SafetyStopError("pushed")
+    def on_tick(self, tick):
+        if tick.index == 2:
+            raise SafetyStopError("pushed")
+
+
+def stop_every_trial(monkeypatch):
+    attempt = PointStage.attempt
 
     def stopped(self, alias, condition, watchers, provenance):
         return attempt(self, alias, condition, [*watchers, Stops()], provenance)
 
     monkeypatch.setattr(PointStage, "attempt", stopped)
     monkeypatch.setattr(PointStage, "goes_on", lambda *_: True)
+
+
+def test_a_trial_that_the_supervisor_stopped_has_its_episode(tmp_path, monkeypatch):
+    trials = plan_toy(tmp_path, trials=1)
+    stop_every_trial(monkeypatch)
     assert live(trials, Person(), Life())
     rows = read_trials(tmp_path / "blind")
     assert [(r.status, r.reason, r.steps) for r in rows] == [("aborted", "safety_stop", 3)] * 3
     store = EpisodeStore.open(tmp_path / "store")
     assert [store.meta(r.episode).agent for r in rows] == [r.alias for r in rows]
     assert {store.meta(r.episode).outcome.reason for r in rows} == {"safety_stop"}
+
+
+def test_whose_doing_a_stop_was_is_not_guessed_after_a_death(tmp_path, monkeypatch):
+    trials = plan_toy(tmp_path, trials=1)
+    with monkeypatch.context() as patched:
+        stop_every_trial(patched)
+        # The episode of the first trial is committed, its row is not.
+        assert not live(trials, Person(), Life(2))
+    assert live(trials, Person(), Life())
+    first, *rows = read_trials(tmp_path / "blind")
+    assert (first.status, first.reason) == ("voided", "unknown")
+    assert EpisodeStore.open(tmp_path / "store").meta(first.episode).agent == first.alias
+    assert [r.status for r in rows] == ["finished"] * 3
 
 
 def test_nobody_compares_blinded_trials_nor_an_older_table(tmp_path):
