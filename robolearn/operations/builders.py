@@ -169,6 +169,9 @@ class ClipWriter:
         write_mp4(path, frames, fps, crf=27)
 
 
+_SUFFIXES: dict[Runtime, str] = {"torch": "", "onnx": "-onnx"}
+
+
 def executed_as(
     name: str,
     digest: str,
@@ -184,7 +187,7 @@ def executed_as(
     than the suite says (:func:`robolearn.operations.suites.aside`).
     """
     # The two round differently, and trials of one do not count for the other.
-    suffix = "" if runtime == "torch" else f"-{runtime}"
+    suffix = _SUFFIXES[runtime]
     way = "" if guidance == "auto" else f"guidance={guidance}"
     delay = f"delay={delay_ticks}" if delay_ticks else ""
     how = ",".join(part for part in (execution.label, way, delay, aside) if part)
@@ -193,9 +196,9 @@ def executed_as(
 
 def run_hash_of(policy_hash: str) -> str:
     """The run's own hash in that of a policy as trials have it: what :func:`executed_as` put behind
-    it, left out.
+    it, left out. A version of a practice (``HASH-3``) has a hash of its own.
     """
-    return policy_hash.partition("+")[0].partition("-")[0]
+    return policy_hash.partition("+")[0].removesuffix(_SUFFIXES["onnx"])
 
 
 def policy_labels(runs: Sequence[str | Path]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import {EXTRA, VIEWS, WORDS} from "./views.js";
 let main = document.getElementById("main-content");
 const crumbs = document.getElementById("crumbs");
 const line = document.getElementById("line");
-let listing = null, end = null, live = null, shown = "", turn = 0, ours = "";
+let listing = null, end = null, live = null, missed = null, shown = "", turn = 0, ours = "";
 
 function place() {
   const [path, query] = location.hash.replace(/^#/, "").split("?");
@@ -68,7 +68,7 @@ async function route() {
   const mine = ++turn;
   moveOn();
   if (end) { const stop = end; end = null; stop(); }
-  live = null;
+  live = missed = null;
   setKeys([]);
   blank();
   const at = place();
@@ -87,6 +87,12 @@ async function route() {
     if (mine !== turn) { if (stop) stop(); return; }
     end = stop || null;
     shown = location.hash;
+    // What came while the view was being made may be news to it.
+    if (missed && live) {
+      const news = missed;
+      missed = null;
+      await changed(news);
+    }
   } catch (error) {
     if (mine !== turn) return;
     failed(error);
@@ -111,7 +117,10 @@ async function load(at) {
 async function changed(news) {
   const at = place();
   try { await look(); } catch (error) { say(error.message, true); return; }
-  if (!live) return;
+  if (!live) {
+    missed = missed ? {...news, all: missed.all || news.all, ids: [...missed.ids, ...news.ids]} : news;
+    return;
+  }
   if (!at.kind || news.all || at.id.split(",").some((id) => news.ids.includes(id))) await shownAnew(news);
 }
 

@@ -173,7 +173,8 @@ def test_a_folder_that_exists_gains_trials_and_loses_none(config, tmp_path, monk
     (first,) = read_trials(out)
 
     def stop(self, tick):
-        raise SafetyStopError("the tool was pushed")
+        if tick.index == 2:
+            raise SafetyStopError("the tool was pushed")
 
     with monkeypatch.context() as patched:
         patched.setattr(deploy_run.HoldAtEnd, "on_tick", stop)
