@@ -28,7 +28,7 @@ from robolearn.operations.stores.collect_options import CellOptions
 from robolearn.operations.stores.collection import CollectListener
 from tests.browser import Tab, browsing
 from tests.hardware.env.test_real_env_tool import cell
-from tests.waiting import wait_until
+from tests.waiting import paced, pass_time, wait_until
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,15 @@ class Driven:
         machine a page may fall silent, and then it has to be let go of first.
         """
 
+        def comes() -> bool:
+            moves = until == "false" and self.speed() > 0.05
+            return moves or bool(self.tab.evaluate(until))
+
         def done() -> bool:
             self.tab.hold("keyUp", key)
-            time.sleep(0.3)
+            pass_time(0.3, "a key that was held has to be let go of first")
             self.tab.hold("keyDown", key)
-            end = time.monotonic() + 3.0
-            while time.monotonic() < end:
-                moves = until == "false" and self.speed() > 0.05
-                if moves or self.tab.evaluate(until):
-                    return True
-                time.sleep(0.05)
-            return False
+            return any(comes() for _ in paced(20, 60))
 
         wait_until(done, 30.0)
 
@@ -70,7 +68,7 @@ class Driven:
     def rests(self) -> bool:
         """For half a second: what brakes goes back to where it was let go of."""
         before = self.env.supervisor.state().joint_position
-        time.sleep(0.5)
+        pass_time(0.5, "rest is told from two places of the arm")
         after = self.env.supervisor.state()
         return bool(np.abs(after.joint_position - before).max() < 1e-4) and self.speed() < 0.005
 
