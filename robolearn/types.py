@@ -174,6 +174,17 @@ class Outcome:
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
     trouble: str = ""
 
+    def cut_short(self, reason: str, *, success: bool = False) -> Outcome:
+        """How the episode ended where something else than the task ended it now."""
+        return Outcome(
+            success=success,
+            progress=self.progress,
+            reward=self.reward,
+            truncated=True,
+            reason=reason,
+            metrics=self.metrics,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:

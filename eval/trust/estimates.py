@@ -79,8 +79,8 @@ def real_estimate(
     simulation gets wrong (Badithela et al. 2025, SureSim, arXiv 2510.04354), valid for every
     distribution of bounded outcomes; with so few trials as robots have they gain nothing over the
     bounded mean of the real ones, and no saving is claimed. Both take the simulated conditions for
-    drawn as the real ones were. ``repeats``: how
-    well a real trial predicts its own repetition, if it is known.
+    drawn as the real ones were. ``repeats``: how well a real trial predicts its own repetition, if
+    it is known.
     """
     binary = all(v in (0.0, 1.0) for outcome in c.real.values() for v in outcome)
     tried = [v[:1] if binary else v for v in c.real.values()]
@@ -106,7 +106,7 @@ def real_estimate(
     repeated = repetitions(table, more.size, rng, level=level)
     width = max(found.high - found.low, repeated.width)
     covered = repeated.coverage >= _COVERED and min(k, n - k) >= _RARE
-    saved = _saved(found.value, n, width, level) if covered and _told(table) else 0
+    saved = _saved(found.value, n, width, level) if covered and _agree(table) else 0
     possible = None
     if repeats is not None:
         agreed = reach(repeats, 1.0, harmonic_mean([len(v) for v in c.sim.values()]))
@@ -137,8 +137,8 @@ def possible_saving(
     table = np.array([n * share for share in cells], dtype=np.float64)
     rng = np.random.default_rng(child_seed(seed, "possible"))
     found = repetitions(table, more, rng, level=level)
-    told = found.coverage >= _COVERED and _told(table)
-    return _saved(rate, n, found.width, level) if told else 0
+    sure = found.coverage >= _COVERED and _agree(table)
+    return _saved(rate, n, found.width, level) if sure else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def _untold(tables: AnyFloats) -> OwnFlags:
     return (np.minimum(real, n - real) < _RARE) & ~(paired & (spread > 0))
 
 
-def _told(table: Floats) -> bool:
+def _agree(table: Floats) -> bool:
     """Whether paired outcomes agree more than by chance: Fisher's exact test, one-sided."""
     both, likely, really, neither = np.rint(table).astype(np.int64).tolist()
     n = both + likely + really + neither

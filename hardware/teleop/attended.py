@@ -288,26 +288,16 @@ class AttendedEnv:
         if self.play and outcome.terminal and outcome.success:
             outcome = dataclasses.replace(outcome, terminal=False, reason="")
         if self.stopped:
-            return _cut(outcome, outcome.success, "safety_stop")
+            return outcome.cut_short("safety_stop", success=outcome.success)
         if self._said is None and self.stiffened:
-            return _cut(outcome, outcome.success, "freedrive_ended")
+            return outcome.cut_short("freedrive_ended", success=outcome.success)
         if self._said is None or outcome.terminal or outcome.truncated:
             return outcome
         if self._said == "success":
             return Outcome(True, 1.0, 1.0, True, reason="success", metrics=outcome.metrics)
-        return _cut(outcome, outcome.success and self._said != "failure", self._said)
+        solved = outcome.success and self._said != "failure"
+        return outcome.cut_short(self._said, success=solved)
 
     def close(self) -> None:
         """Of the env."""
         self._inner.close()
-
-
-def _cut(outcome: Outcome, success: bool, reason: str) -> Outcome:
-    return Outcome(
-        success=success,
-        progress=outcome.progress,
-        reward=outcome.reward,
-        truncated=True,
-        reason=reason,
-        metrics=outcome.metrics,
-    )

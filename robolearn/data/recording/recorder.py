@@ -159,7 +159,7 @@ class DraftRecorder:
         """
         if self._keep_interrupted and isinstance(error, SafetyStopError) and self._last is not None:
             try:
-                self.end(_stopped(self._last), flush=True)
+                self.end(self._last.cut_short(SAFETY_STOP), flush=True)
             except RobolearnError as failed:
                 # Why it could not be written must not hide why it ended; :meth:`finished` tells.
                 self._unfinished = failed
@@ -235,17 +235,6 @@ class DraftRecorder:
             git_revision=self._git,
             versions=self._versions,
         )
-
-
-def _stopped(last: Outcome) -> Outcome:
-    return Outcome(
-        success=False,
-        progress=last.progress,
-        reward=last.reward,
-        truncated=True,
-        reason=SAFETY_STOP,
-        metrics=last.metrics,
-    )
 
 
 class EpisodeRecorder:
