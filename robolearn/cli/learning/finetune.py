@@ -321,10 +321,15 @@ def _driven(now: RoundReport) -> str:
 
 
 def _tested(found: VersionTest) -> str:
+    scores = (
+        ""
+        if found.parent_score is None
+        else f"; score {found.score:.3f}, parent {found.parent_score:.3f}, p = {found.score_p:.2g}"
+    )
     return (
         f"version {found.version} solves {found.successes} of {found.starts} held-out starts"
         f" [{found.low:.2f}, {found.high:.2f}], its parent {found.parent_successes}"
-        f" (only it {found.gained}, only the parent {found.lost}, p = {found.p:.2g})"
+        f" (only it {found.gained}, only the parent {found.lost}, p = {found.p:.2g}){scores}"
     )
 
 

@@ -74,6 +74,10 @@ class Flight:
         return self.success and not self.effort.take_overs
 
 
+CLEARLY = 0.05
+"""A version is clearly worse than its parent below this p value, of either measure."""
+
+
 @dataclass(frozen=True, slots=True)
 class VersionTest:
     """What ``version`` did on the held-out starts, beside its parent on the same ones."""
@@ -95,11 +99,26 @@ class VersionTest:
     lost: int
     # Of so uneven a split of those, if both were equally good (McNemar, exact, two-sided).
     p: float
+    # Mean score of the parent on these starts, and the p value of so large a difference of the
+    # two, if both were equally good (bounded differences); of tests that were kept without: as if
+    # there were none.
+    parent_score: float | None = None
+    score_p: float = 1.0
 
     @property
     def worse(self) -> bool:
-        """Clearly worse than the parent."""
-        return self.lost > self.gained and self.p < 0.05
+        """Clearly worse than the parent: by what succeeds or, where that does not speak for it, by
+        the score. A parent that hardly ever succeeds can be told from nothing by its score alone.
+        """
+        if self.lost > self.gained and self.p < CLEARLY:
+            return True
+        lower = self.parent_score is not None and self.score < self.parent_score
+        return lower and self.score_p < CLEARLY and self.lost >= self.gained
+
+    @property
+    def no_worse(self) -> bool:
+        """Solves as many as the parent, and is not clearly worse."""
+        return self.successes >= self.parent_successes and not self.worse
 
 
 @dataclass(frozen=True, slots=True)

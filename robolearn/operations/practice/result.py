@@ -150,7 +150,7 @@ def kept_version(
     """
     if ended.sound and (last is None or not last.worse):
         return "last", version
-    good = [t for t in tests if t.successes >= t.parent_successes]
+    good = [t for t in tests if t.no_worse]
     if not good:
         return "parent", version
     best = max(good, key=lambda t: (t.successes, t.updates))

@@ -295,6 +295,8 @@ class Session:
             "test/parent_success": found.parent_successes / found.starts,
             "test/score": found.score,
         }
+        if found.parent_score is not None:
+            tested["test/parent_score"] = found.parent_score
         self.journal.line(self.learner.step, self._times() | tested)
         if self.listener.on_test is not None:
             self.listener.on_test(found)

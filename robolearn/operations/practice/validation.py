@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval.statistics.exact_tests import mcnemar_exact
+from eval.statistics.exact_tests import bounded_difference_p, mcnemar_exact
 from eval.statistics.intervals import wilson
 from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
 from eval.trials.table import TrialStore
@@ -96,6 +96,7 @@ class Validation:
             records = evaluate(entries, (world,), {info.name: self._starts()}, store, options)
         before = [r.success for r in records if r.policy == "parent"]
         after = [r.success for r in records if r.policy != "parent"]
+        theirs = [r.score for r in records if r.policy == "parent"]
         scores = [r.score for r in records if r.policy != "parent"]
         rate = wilson(sum(after), len(after))
         return VersionTest(
@@ -112,6 +113,8 @@ class Validation:
             gained=sum(a and not b for a, b in zip(after, before, strict=True)),
             lost=sum(b and not a for a, b in zip(after, before, strict=True)),
             p=mcnemar_exact(before, after),
+            parent_score=sum(theirs) / len(theirs),
+            score_p=bounded_difference_p(theirs, scores),
         )
 
     def _starts(self) -> tuple[Condition, ...]:

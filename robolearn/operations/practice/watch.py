@@ -105,7 +105,7 @@ class ParentWatch:
             return (
                 f"{why}; on the starts that both had, what was learned has cost {regret} successes"
             )
-        if found is not None and found.successes < found.parent_successes:
+        if found is not None and not found.no_worse:
             return (
                 f"{why}; version {found.version} solves {found.successes} of {found.starts}"
                 f" held-out starts, the parent {found.parent_successes}"

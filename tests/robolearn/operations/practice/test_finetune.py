@@ -17,6 +17,7 @@ import torch
 
 from eval.report.sections import critic_curves, practice_curves
 from eval.report.training import run_facts
+from eval.trials.table import read_trials
 from policies.critics.reranked import RerankedPolicy
 from policies.registry import load_policy
 from robolearn.cli.main import main
@@ -128,6 +129,9 @@ def test_tests_and_curves_are_kept(practised: FinetuneResult) -> None:
     # After eight episodes, and at the end.
     assert [t.episodes for t in practised.tests] == [8, 12]
     assert all(t.starts == 2 for t in practised.tests)
+    trials = read_trials(practised.run_dir / "evaluation")
+    theirs = [t.score for t in trials if t.policy == "parent"]
+    assert [t.parent_score for t in practised.tests] == [pytest.approx(np.mean(theirs))] * 2
     lines = logged(practised.run_dir)
     assert sum("test/success" in line for line in lines) == 2
     # After every round, and at the tests.
@@ -332,6 +336,26 @@ def test_what_is_kept() -> None:
     assert kept_version((worse,), worse, 4, fine) == ("parent", 4)
     assert kept_version(tests, None, 9, broken) == ("tested", 1)
     assert kept_version((), None, 9, broken) == ("parent", 9)
+
+
+def test_a_weak_parent_is_told_from_nothing_by_its_score() -> None:
+    """It solves 3 of 50, the last version none: by success alone nobody can say (p = .25)."""
+    fine = Ended("time")
+    nothing = dataclasses.replace(
+        a_test(2, 0, 3, p=0.25), score=0.07, parent_score=0.82, score_p=1e-9
+    )
+    assert nothing.worse
+    assert kept_version((nothing,), nothing, 2, fine) == ("parent", 2)
+    earlier = dataclasses.replace(a_test(1, 4, 3), score=0.8, parent_score=0.82, score_p=0.4)
+    assert kept_version((earlier, nothing), nothing, 2, fine) == ("tested", 1)
+    # One that solves more is better whatever its score; one that solves as many is not.
+    solves = dataclasses.replace(nothing, successes=9, gained=6, lost=0)
+    assert kept_version((solves,), solves, 2, fine) == ("last", 2)
+    equal = dataclasses.replace(nothing, successes=3, gained=1, lost=1)
+    assert kept_version((equal,), equal, 2, fine) == ("parent", 2)
+    # A version with a lower score that went wrong later is not kept for its successes.
+    broken = Ended("not finite", sound=False)
+    assert kept_version((equal,), None, 3, broken) == ("parent", 3)
 
 
 def test_nothing_is_begun_that_cannot_end_well(parent: Path, tmp_path: Path) -> None:
