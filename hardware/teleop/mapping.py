@@ -2,7 +2,9 @@
 
     released --(the hold is taken)--> engaged --(let go, silent, absent, nonsense)--> released
 
-While released the arm holds still: where it was when it was let go, not where it was sent last. A
+While released the arm holds still: where its motion at that moment ends, never beyond where it was
+sent last. An arm that stands stays where it is, whatever it was sent to (it may be blocked); one
+that moves is not sent back to where it was let go of, which it has passed when it has braked. A
 hold that was lost is taken anew, so nothing that the hand did meanwhile makes the arm jump.
 """
 
@@ -20,6 +22,7 @@ from hardware.teleop.device import DeviceReading, Guided
 from hardware.teleop.holds import Hold, hold_of
 from hardware.teleop.shapes import State
 from hardware.teleop.targets import WIDTH, JointTarget, ToolTarget, find_target
+from robolearn.arms.shapes import Values
 from robolearn.errors import SpecMismatchError
 from robolearn.geometry import Pose, pose, rotation_from_rotvec, rotvec_from_rotation
 from robolearn.spec import ActionSpec, EmbodimentSpec
@@ -31,6 +34,9 @@ _GRIP_MOVED = 0.05
 _SANE = 1e6
 # Periods that a late loop counts at most: a pause is not made up for by a leap.
 _MOST_PERIODS = 3.0
+# An arm that is let go of is sent on by what it moves in this time [s]. With the default limits a
+# tool at .25 m/s is .04 m on before it can stand, counted from what was measured: .16 s.
+_COAST_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ class Mapping:
         """An episode starts, or a person takes over: nobody has hold, all stands as measured."""
         self._engaged, self._hold, self._kind = False, None, None
         self._see(observation)
-        measured = self._target.measured(observation)
+        measured = self._measured = self._target.measured(observation)
         # As the action can name it: a tool that should point down is never quite upright.
         _, self._command = self._target.action(measured, measured)
         self._width = 0.0
@@ -88,9 +94,11 @@ class Mapping:
 
     def command(self, reading: DeviceReading, observation: Observation, dt_s: float) -> Mapped:
         """What to command now, ``dt_s`` after the command before."""
-        dt_s = float(min(max(dt_s, 0.0), _MOST_PERIODS * self._period_s))
+        passed_s = max(float(dt_s), 0.0)
+        dt_s = min(passed_s, _MOST_PERIODS * self._period_s)
         self._see(observation)
-        measured = self._target.measured(observation)
+        seen, measured = self._measured, self._target.measured(observation)
+        self._measured = measured
         if isinstance(reading.motion, Guided):
             self._command = measured
         before, wanted = self._command, self._command
@@ -109,7 +117,7 @@ class Mapping:
             else:
                 wanted = self._bounded(moved, measured, limited)
         if note and self._engaged:
-            self._let_go(measured)
+            self._let_go(measured, seen, passed_s)
             wanted = self._command
         self._engaged = not note
         value, self._command = self._target.action(wanted, before)
@@ -145,13 +153,18 @@ class Mapping:
         self._baseline, self._following = None, False
         return self._hold.take(reading.motion, self._command)
 
-    def _let_go(self, measured: State) -> None:
-        """The arm stops where it is. Its orientation stays as commanded: what gravity and friction
-        leave there is no wish.
+    def _let_go(self, measured: State, before: State, passed_s: float) -> None:
+        """The arm stops where it can, measured ``passed_s`` after ``before``. A tool's orientation
+        stays as commanded: what gravity and friction leave there is no wish.
         """
+        # Two looks that lie closer together than a period say little about the speed.
+        share = _COAST_S / max(passed_s, self._period_s)
         if isinstance(self._target, ToolTarget):
-            measured = pose(self._command[:3, :3], measured[:3, 3])
-        self._command = measured
+            place, sent = measured[:3, 3], self._command[:3, 3]
+            place = _coasted(place, (place - before[:3, 3]) * share, sent)
+            self._command = pose(self._command[:3, :3], place)
+        else:
+            self._command = _coasted(measured, (measured - before) * share, self._command)
 
     def _bounded(self, wanted: State, measured: State, limited: list[str]) -> State:
         if isinstance(self._target, JointTarget):
@@ -201,6 +214,14 @@ def require_frame(config: MappingConfig, embodiment: EmbodimentSpec, eye: Eye | 
 def _share(grip: ActionSpec, width: float) -> float:
     low, high = grip.low[0], grip.high[0]
     return min(1.0, max(0.0, (width - low) / (high - low)))
+
+
+def _coasted(at: Values, way: Values, sent: Values) -> Values:
+    """Where the motion ``way`` leads from ``at``, as far as that is on the line to ``sent``."""
+    line = sent - at
+    square = float(line.dot(line))
+    share = float(way.dot(line)) / square if square > 0.0 else 0.0
+    return at + min(max(share, 0.0), 1.0) * line
 
 
 def _led(T: Pose, measured: Pose, most_m: float, most_rad: float) -> Pose:

@@ -126,6 +126,51 @@ class TestRates:
             arm.tick(rate(-1.0))
         assert arm.value[0] < 0.015
 
+    def test_who_lets_go_of_an_arm_that_moves_does_not_send_it_back(self):
+        arm = Arm(follows=False)
+        arm.tick(rate())
+        for x in (0.0, 0.0, 0.001, 0.002):
+            arm.T = pose(DOWN, (x, 0.0, 0.2))
+            arm.tick(rate(1.0))
+        sent = arm.value[0]
+        # 1 mm in 50 ms: 4 mm on in the next 200.
+        arm.T = pose(DOWN, (0.003, 0.0, 0.2))
+        assert arm.tick(rate(1.0), clutch=False).note
+        assert arm.value[:3] == pytest.approx([0.007, 0.0, 0.2])
+        assert arm.value[0] < sent
+        # There it stays, whatever the arm does.
+        arm.T = pose(DOWN, (0.005, 0.0, 0.2))
+        arm.tick(rate(1.0), clutch=False)
+        assert arm.value[:3] == pytest.approx([0.007, 0.0, 0.2])
+
+    @pytest.mark.parametrize(
+        "last",
+        [
+            pytest.param((0.0, 0.0, 0.2), id="blocked: nothing is pushed on"),
+            pytest.param((-0.002, 0.0, 0.2), id="pushed away from where it was sent"),
+            pytest.param((0.0, 0.004, 0.2), id="across"),
+        ],
+    )
+    def test_an_arm_that_does_not_go_where_it_was_sent_is_kept_where_it_is(self, last):
+        arm = Arm(follows=False)
+        arm.tick(rate())
+        for _ in range(6):
+            arm.tick(rate(1.0))
+        assert arm.value[0] > 0.02
+        arm.T = pose(DOWN, last)
+        arm.tick(rate(1.0), clutch=False)
+        assert arm.value[:3] == pytest.approx(last)
+
+    def test_a_fast_arm_goes_no_further_than_it_was_sent(self):
+        arm = Arm(follows=False)
+        arm.tick(rate())
+        for _ in range(6):
+            arm.tick(rate(1.0))
+        sent = arm.value[0]
+        arm.T = pose(DOWN, (0.9 * sent, 0.0, 0.2))
+        arm.tick(rate(1.0), clutch=False)
+        assert arm.value[0] == pytest.approx(sent)
+
     def test_it_stays_in_the_range_and_in_the_workspace(self):
         arm = Arm(workspace_low=(-1.0, -1.0, 0.1), workspace_high=(1.0, 0.02, 1.0))
         arm.tick(rate())
