@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import graphlib
 import importlib
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import grimp
@@ -28,11 +30,26 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
+@functools.cache
+def _nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(_tree(path)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trees() -> Iterator[None]:
+    """Millions of nodes: nobody looks through them for garbage, and no later test keeps them."""
+    gc.disable()
+    yield
+    _nodes.cache_clear()
+    _tree.cache_clear()
+    gc.enable()
+
+
 def test_imports_follow_the_rules() -> None:
     banned = {"pickle", "dill", "cloudpickle"}
     found: list[str] = []
     for path in SOURCES:
-        for node in ast.walk(_tree(path)):
+        for node in _nodes(path):
             if isinstance(node, ast.Import):
                 tops = {alias.name.split(".")[0] for alias in node.names}
                 if "eval" in tops:
@@ -52,7 +69,7 @@ def test_size_budgets() -> None:
     for path in SOURCES:
         lines = len(path.read_text(encoding="utf-8").splitlines())
         found += [f"{path}: {lines} lines"] if lines > 500 else []
-        for node in ast.walk(_tree(path)):
+        for node in _nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 size = (node.end_lineno or node.lineno) - node.lineno + 1
                 if size > 150:
@@ -81,7 +98,7 @@ def test_torch_only_where_it_belongs() -> None:
 
 def _imported(path: Path) -> list[str]:
     names: list[str] = []
-    for node in ast.walk(_tree(path)):
+    for node in _nodes(path):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         if isinstance(node, ast.ImportFrom):
@@ -158,9 +175,8 @@ def test_the_page_lists_every_folder() -> None:
 def test_operations_speak_of_parameters_not_of_options() -> None:
     """Whoever calls a function never typed ``--out``; the command line finds its own words."""
     for path in (ROOT / "robolearn" / "operations").rglob("*.py"):
-        tree = _tree(path)
-        told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
+        told = {id(node.value) for node in _nodes(path) if isinstance(node, ast.Expr)}
+        for node in _nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 option = re.search("--[a-z]", node.value)
                 assert not option or id(node) in told, f"{path.name}:{node.lineno}: {node.value}"
@@ -245,7 +261,7 @@ def test_tests_wait_in_one_place() -> None:
         path.relative_to(ROOT).as_posix()
         for path in TESTS
         if "sleep" in path.read_text(encoding="utf-8")
-        for node in ast.walk(_tree(path))
+        for node in _nodes(path)
         if (isinstance(node, ast.Attribute) and node.attr == "sleep")
         or (isinstance(node, ast.alias) and node.name == "sleep")
     }

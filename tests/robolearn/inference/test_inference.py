@@ -32,6 +32,7 @@ from tests.mocks import (
     WalkPolicy,
     request_at,
 )
+from tests.robolearn.inference.killed_parent import run_until_killed
 from tests.waiting import pass_time, wait_until
 
 
@@ -189,13 +190,6 @@ def test_waiting_requests_are_replaced_by_newer_ones():
         worker.submit(0, request_at(t_ns))
     assert answer(worker, request_at(99)).t_ns.tolist() == [99]
     assert worker.poll(0, 0) is None
-
-
-def run_until_killed(pipe):
-    worker = WorkerInference(BuildFaulty("stall"), timeout_s=60)
-    worker.submit(0, request_at(0))
-    pipe.send_bytes(str(worker.pid).encode())
-    pass_time(60, "until it is killed")
 
 
 def test_no_orphan_when_the_parent_is_killed():

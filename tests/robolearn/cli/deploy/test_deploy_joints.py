@@ -2,7 +2,6 @@
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,45 +12,16 @@ from eval.trials.table import read_trials
 from hardware.cell.load import load_cell
 from hardware.cell.motion import JOINT_POSITION
 from robolearn.cli.deploy import command as deploy
-from robolearn.contracts import PolicySpec
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.operations.cell import opened
 from robolearn.operations.deploy import policy as deploy_policy
 from robolearn.operations.deploy import run as deploy_run
-from robolearn.spec import ActionSpec, SignalSpec, TaskSpace
-from robolearn.types import PolicyInput, PolicyOutput
+from tests.hardware.joint_reach import GOAL, BuildReach
 from tests.hardware.lab import address
 from tests.robolearn.cli.deploy.test_deploy import PATIENT
 
 CONFIGS = Path(__file__).parents[4] / "configs"
-GOAL = "goal/joint_position"
-
-
-@dataclass(frozen=True)
-class BuildReach:
-    """Picklable builder of a policy that goes straight to the goal."""
-
-    joints: int
-
-    def __call__(self):
-        return ReachPolicy(self.joints)
-
-
-class ReachPolicy:
-    """Action i of a chunk is i + 1 tenths of a radian nearer to the goal."""
-
-    def __init__(self, joints):
-        shape = (joints,)
-        seen = (SignalSpec(JOINT_POSITION, shape, "rad", 10.0), SignalSpec(GOAL, shape, "rad", 0.0))
-        action = ActionSpec(JOINT_POSITION, shape, "rad", 10.0)
-        self.spec = PolicySpec(TaskSpace(seen, (action,), 10.0), n_obs=1, horizon=8, execute=4)
-
-    def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
-        q, goal = (request.observations[k][:, -1] for k in (JOINT_POSITION, GOAL))
-        way = np.linspace(0.1, 0.8, 8)[None, None, :, None]
-        actions = q[:, None, None] + np.clip((goal - q)[:, None, None], -way, way)
-        return PolicyOutput(actions, np.zeros((1, n)), request.t_ns)
 
 
 def cell_file(name, folder, changes):

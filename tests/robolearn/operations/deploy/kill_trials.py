@@ -41,6 +41,7 @@ from tests.hardware.fault_verdict import gaps, out_of_limits
 from tests.hardware.lab import CONFIG
 from tests.hardware.real_cell import alive, prompt_lab
 from tests.mocks import BuildWalk
+from tests.programs import program
 from tests.waiting import pass_time, wait_until
 
 MODULE = "tests.robolearn.operations.deploy.kill_trials"
@@ -181,6 +182,12 @@ def dying(place: str, number: int, delay_s: float, witness: Path, command: list[
     return robolearn(command)
 
 
+def dying_as_told(words: list[str]) -> int:
+    """The same with what a command line says."""
+    place, number, delay_s, witness, *command = words
+    return dying(place, int(number), float(delay_s), Path(witness), command)
+
+
 # -- what is judged ------------------------------------------------------------------------------
 
 
@@ -224,7 +231,7 @@ class Folder:
         witness.write_text("")
         how = (place, str(number), str(delay_s), str(witness))
         done = subprocess.run(
-            [sys.executable, "-m", MODULE, "die", *how, *self.command],
+            [*program(MODULE, "dying_as_told"), *how, *self.command],
             cwd=self.root,
             env={**os.environ, "PYTHONPATH": str(Path.cwd()), "OMP_NUM_THREADS": "1"},
             stdout=subprocess.DEVNULL,
@@ -330,9 +337,6 @@ def text(outcomes: list[Outcome]) -> str:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "die":
-        there, how_often, how_long, witness_file, *command_line = sys.argv[2:]
-        sys.exit(dying(there, int(how_often), float(how_long), Path(witness_file), command_line))
     load = os.getloadavg()[0]
     print(text(run(int(sys.argv[1]), int((*sys.argv, 0)[2]))))
     print(f"1-minute load {load:.1f} before, {os.getloadavg()[0]:.1f} after")

@@ -32,6 +32,7 @@ from robolearn.types import TrialRecord
 from tests.hardware.fault_verdict import out_of_limits
 from tests.hardware.real_cell import prompt_lab
 from tests.mocks import BuildWalk
+from tests.programs import program
 from tests.robolearn.operations.deploy.kill_trials import BLOCK, Folder
 from tests.waiting import pass_time
 
@@ -86,9 +87,9 @@ def disturb(door: LabClient, rng: random.Random, process: subprocess.Popen[bytes
     """Protective stops while the arm is being used, until the deployment is over."""
     while process.poll() is None:
         pass_time(rng.uniform(*APART_S), "a stop comes at any moment")
-        program = [e.kind for e in door.log().events if e.kind.startswith("program_")][-1:]
+        told = [e.kind for e in door.log().events if e.kind.startswith("program_")][-1:]
         # A controller whose program does not run has nothing to protect.
-        if program == ["program_started"] and process.poll() is None:
+        if told == ["program_started"] and process.poll() is None:
             door.fault("protective_stop")
 
 
@@ -136,7 +137,7 @@ def run(trials: int, seed: int = 0, last: int = 28) -> Outcome:
         with lab.where.connect() as door, lab.where.connect() as other:
             door.place("block", BLOCK)
             process = subprocess.Popen(
-                [sys.executable, "-m", MODULE, "deploy", *command],
+                [*program(MODULE, "deploy"), *command],
                 cwd=root,
                 env={**os.environ, "PYTHONPATH": str(Path.cwd()), "OMP_NUM_THREADS": "1"},
                 stdout=subprocess.DEVNULL,
@@ -179,8 +180,6 @@ def judged(
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "deploy":
-        sys.exit(deploy(sys.argv[2:]))
     load = os.getloadavg()[0]
     print(run(int(sys.argv[1]), int((*sys.argv, 0)[2])))
     print(f"1-minute load {load:.1f} before, {os.getloadavg()[0]:.1f} after")

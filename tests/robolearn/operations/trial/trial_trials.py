@@ -31,6 +31,7 @@ from robolearn.operations.deploy import policy as deploy_policy
 from robolearn.operations.trial import on_cell
 from tests.hardware.real_cell import prompt_lab
 from tests.mocks import BuildWalk
+from tests.programs import program
 from tests.robolearn.operations.deploy.kill_trials import BLOCK, Doom, Witness, wrap
 from tests.robolearn.operations.deploy.kill_trials import Folder as Deployments
 
@@ -65,6 +66,12 @@ def dying(place: str, number: int, delay_s: float, witness: Path, command: list[
     deploy_policy.policy_hash = lambda run: run.name
     deploy_policy.run_provenance = lambda run: {}
     return robolearn(command)
+
+
+def dying_as_told(words: list[str]) -> int:
+    """The same with what a command line says."""
+    place, number, delay_s, witness, *command = words
+    return dying(place, int(number), float(delay_s), Path(witness), command)
 
 
 @dataclass(frozen=True)
@@ -112,7 +119,7 @@ class Folder:
         witness.write_text("")
         how = (place, str(number), str(delay_s), str(witness))
         done = subprocess.run(
-            [sys.executable, "-m", MODULE, "die", *how, *self.command],
+            [*program(MODULE, "dying_as_told"), *how, *self.command],
             cwd=self.root,
             env={**os.environ, "PYTHONPATH": str(Path.cwd()), "OMP_NUM_THREADS": "1"},
             capture_output=True,
@@ -183,7 +190,4 @@ def run(trials: int, deaths: int, seed: int = 0, last: int = 29) -> str:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "die":
-        there, how_often, how_long, witness_file, *command_line = sys.argv[2:]
-        sys.exit(dying(there, int(how_often), float(how_long), Path(witness_file), command_line))
     print(run(int(sys.argv[1]), int(sys.argv[2]), int((*sys.argv, 0)[3])))
