@@ -108,6 +108,10 @@ class LinkStopError(SafetyStopError):
     """
 
 
+class SilencedError(RobotError):
+    """A device's watchdog ended what it was told: this program was silent for too long."""
+
+
 class GripperError(SafetyStopError):
     """The supervisor latched a stop because of the gripper: a fault, no answer, a lost object."""
 

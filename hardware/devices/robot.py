@@ -26,6 +26,7 @@ class RobotMode(enum.IntEnum):
     EMERGENCY_STOP = 3
     FAULT = 4
     DISCONNECTED = 5
+    SILENCED = 6  # its watchdog ended our program: this computer said nothing for too long
 
 
 @dataclass(frozen=True, slots=True)

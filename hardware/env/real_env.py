@@ -30,6 +30,7 @@ from hardware.supervisor.client import SupervisorClient, require_width
 from hardware.supervisor.link import (
     STATE_HEAD,
     STATE_WRENCH,
+    Cause,
     Event,
     Mode,
     Status,
@@ -76,6 +77,15 @@ class Scorer(Protocol):
 
 ResetProcedure = Callable[[Condition], str]
 """Places the objects of a condition while the tool is lifted and at rest; returns a note."""
+
+
+@runtime_checkable
+class MakesWay(Protocol):
+    """A hand that places objects and can also take them away from an arm that presses on them."""
+
+    def make_way(self) -> None:
+        """While the arm is stopped; RobotError where that cannot be done."""
+        ...
 
 
 class RealEnv:
@@ -376,7 +386,12 @@ class RealEnv:
         self._take_events()
 
     def clear_stop(self) -> None:
-        """The operator's explicit recovery from a latched stop."""
+        """The operator's explicit recovery from a latched stop. Where the arm presses on something
+        it would stop again at once: a hand that can makes way for it first.
+        """
+        jammed = self.status().cause is Cause.OVERLOAD
+        if jammed and isinstance(self._place, MakesWay):
+            self._place.make_way()
         self.supervisor.clear()
         self._state_times.restart()
         self._take_events()

@@ -77,6 +77,7 @@ class Cause(enum.IntEnum):
     CLOCK_JUMP = 23  # the device's clock ran backwards or jumped ahead
     FAR_AGENT = 24  # one command after the other was far outside
     LINK_PAUSE = 25  # after a pause of its link the controller was led on beyond the limits
+    SILENCED = 26  # the device's watchdog ended the program: this computer was silent
     GRIPPER_FAULT = 40  # the gripper or its link reports a fault
     GRIPPER_STALE = 41  # the gripper does not answer any more
     OBJECT_LOST = 42  # what the gripper held is gone; latches where the cell says so
@@ -113,7 +114,7 @@ _NOTES = (
 # What stops an arm whatever the policy commands.
 LINK_CAUSES = (
     *(Cause.AGENT_DEAD, Cause.AGENT_FROZEN, Cause.STATE_STALE, Cause.CLOCK_JUMP),
-    *(Cause.LINK_PAUSE, Cause.TERMINATED, Cause.CLOSED),
+    *(Cause.LINK_PAUSE, Cause.SILENCED, Cause.TERMINATED, Cause.CLOSED),
 )
 GRIPPER_CAUSES = (Cause.GRIPPER_FAULT, Cause.GRIPPER_STALE, Cause.OBJECT_LOST)
 

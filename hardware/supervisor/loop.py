@@ -31,7 +31,7 @@ from hardware.supervisor.link import (
     SupervisorConfig,
 )
 from hardware.supervisor.link_pause import LinkPause
-from hardware.supervisor.reports import Reports, cause_of
+from hardware.supervisor.reports import Reports, cause_of, fault_of
 from hardware.supervisor.watch.agent import AgentWatch
 from hardware.supervisor.watch.motion import MotionCheck
 from robolearn.arms.differential import Limited
@@ -251,7 +251,7 @@ class Supervisor:
             self._latch(Cause.STATE_STALE, now_ns, age_s, self.config.state_stale_s)
         elif state.mode is not RobotMode.RUNNING:
             reason = self.robot.fault_text()
-            self._latch(Cause.ROBOT_FAULT, now_ns, float(state.mode), reason=reason)
+            self._latch(fault_of(state.mode), now_ns, float(state.mode), reason=reason)
         self._note_state_age(age_s, now_ns)
 
     def _check_gripper(self, now_ns: int) -> None:

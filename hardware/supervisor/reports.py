@@ -28,7 +28,12 @@ def cause_of(robot: Robot, error: Exception) -> tuple[Cause, float, str]:
         mode = RobotMode.RUNNING
     if mode is RobotMode.RUNNING:
         return Cause.DRIVER_ERROR, 0.0, str(error)
-    return Cause.ROBOT_FAULT, float(mode), robot.fault_text() or str(error)
+    return fault_of(mode), float(mode), robot.fault_text() or str(error)
+
+
+def fault_of(mode: RobotMode) -> Cause:
+    """What keeps a robot from following that is not :attr:`RobotMode.RUNNING`."""
+    return Cause.SILENCED if mode is RobotMode.SILENCED else Cause.ROBOT_FAULT
 
 
 def guiding_ended(events: Sequence[Event], reason: str) -> str:

@@ -55,14 +55,15 @@ class ToyArm:
         if device_t_s != self._device_t_s:
             self._device_t_s, self._changed_ns = device_t_s, time.monotonic_ns()
         if self._mode is RobotMode.RUNNING and self._silent():
-            self._mode = RobotMode.IDLE
+            self._mode = RobotMode.SILENCED
         return RobotState(
             self._device_t_s, self._changed_ns, self._q.copy(), np.zeros(3), self._mode
         )
 
     def fault_text(self):
         """Why it does not run, in the device's own words; "" while all is well."""
-        return "toy arm: stopped, or silent" if self._mode is RobotMode.IDLE else ""
+        words = {RobotMode.IDLE: "toy arm: stopped", RobotMode.SILENCED: "toy arm: heard nothing"}
+        return words.get(self._mode, "")
 
     def servo(self, q):
         """The next set-point [rad]; checked before anything is sent."""

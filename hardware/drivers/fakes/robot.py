@@ -125,7 +125,7 @@ class FakeRobot:
         if not silent and now != self._device_ns:
             self._device_ns = self._changed_ns = now
         if self._mode is RobotMode.RUNNING and now - self._heard_ns > self._watchdog_s * 1e9:
-            self._halt(RobotMode.IDLE)
+            self._halt(RobotMode.SILENCED)
         q = self._q.copy() if self.push is None else self._q + self.push
         return RobotState(
             *(self._device_ns * 1e-9, self._changed_ns, q, self._qd.copy(), self._mode),

@@ -19,7 +19,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, TypeVar
 
 from hardware.devices.robot import RobotMode
-from robolearn.errors import RobotConnectionError, RobotError
+from robolearn.errors import RobotConnectionError, RobotError, SilencedError
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -137,6 +137,8 @@ class PollLoop(ABC):
                 self._lost_in_a_row += 1
                 if self._lost_in_a_row >= self._max_lost:
                     self._latch(error, RobotMode.DISCONNECTED)
+            except SilencedError as error:
+                self._latch(error, RobotMode.SILENCED)
             except RobotError as error:
                 self._latch(error, RobotMode.FAULT)
             except PORT_ERRORS as error:
@@ -179,7 +181,7 @@ class PollLoop(ABC):
                 f"{self.name}: the program said nothing for {1e3 * silent_s:.0f} ms (limit"
                 f" {1e3 * self._silence_s:.0f} ms); the arm is held. Connect again"
             )
-            self._latch(fault, RobotMode.IDLE)
+            self._latch(fault, RobotMode.SILENCED)
 
     def _latch(self, fault: RobotError, mode: RobotMode) -> None:
         """Command a stop to whoever listens, and end."""

@@ -38,7 +38,13 @@ from hardware.drivers.serial_bus.sdk import (
 )
 from hardware.wire.servo_registers import COUNTS_PER_TURN, TURN_RAD, named_bits
 from robolearn.arms.shapes import Joints
-from robolearn.errors import ConfigError, DataError, RobotConnectionError, RobotError
+from robolearn.errors import (
+    ConfigError,
+    DataError,
+    RobotConnectionError,
+    RobotError,
+    SilencedError,
+)
 
 T = TypeVar("T")
 
@@ -369,7 +375,7 @@ class BusCycle(PollLoop):
     def _check_health(self, servo: ServoCalibration) -> None:
         health = self.line.health(servo.id)
         if health.watchdog_tripped:
-            raise RobotError(
+            raise SilencedError(
                 f"the watchdog of servo {servo.id} ({servo.name}) fired: the line was silent for"
                 f" more than {self.config.watchdog_s:g} s. The arm holds; connect again"
             )

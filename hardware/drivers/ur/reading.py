@@ -89,18 +89,34 @@ def fault_text(receive: Any, ended: str = "") -> str:
     runtime = int(receive.getRuntimeState())
     if mode_of(robot, safety, runtime) is RobotMode.RUNNING:
         return ""
-    joints = [
-        f"joint {i} {_JOINT_WORDS[mode]}"
-        for i, mode in enumerate(receive.getJointMode(), 1)
-        if mode in _JOINT_WORDS
-    ]
+    joints = _bad_joints(receive)
     modes = (
         f"safety mode {_SAFETY_WORDS.get(safety, safety)}, robot mode"
         f" {_ROBOT_WORDS.get(robot, robot)}, program {_RUNTIME_WORDS.get(runtime, runtime)}"
     )
-    healthy = robot == _RUNNING_ROBOT and mode_of(robot, safety) is RobotMode.RUNNING
-    own = [ended] if ended and healthy and runtime == STOPPED_PROGRAM and not joints else []
+    own = [ended] if ended and only_program_ended(receive) else []
     return "; ".join([modes, *joints, *own])
+
+
+def only_program_ended(receive: Any) -> bool:
+    """Whether the program is stopped, and nothing in the controller's state explains it."""
+    robot, safety = int(receive.getRobotMode()), int(receive.getSafetyMode())
+    healthy = robot == _RUNNING_ROBOT and mode_of(robot, safety) is RobotMode.RUNNING
+    stopped = int(receive.getRuntimeState()) == STOPPED_PROGRAM
+    return healthy and stopped and not _bad_joints(receive)
+
+
+def _bad_joints(receive: Any) -> list[str]:
+    return [
+        f"joint {i} {_JOINT_WORDS[mode]}"
+        for i, mode in enumerate(receive.getJointMode(), 1)
+        if mode in _JOINT_WORDS
+    ]
+
+
+def was_silent(silent_s: float, watchdog_s: float) -> bool:
+    """Whether a watchdog that waits for so long may have heard nothing for longer."""
+    return silent_s > _SILENT * watchdog_s
 
 
 def ended_by(silent_s: float, watchdog_s: float) -> str:
@@ -111,7 +127,7 @@ def ended_by(silent_s: float, watchdog_s: float) -> str:
     """
     words = f"this computer was silent for {1e3 * silent_s:.0f} ms at most"
     limit = f"the program's watchdog waits for {1e3 * watchdog_s:.0f} ms"
-    if silent_s > _SILENT * watchdog_s:
+    if was_silent(silent_s, watchdog_s):
         return (
             f"{words}, and {limit}: it was too busy, or it slept; end other programs, give it"
             " real-time priority (docs/safety.md)"

@@ -26,7 +26,16 @@ from hardware.devices.robot import Freedrive, RobotMode, RobotState
 from hardware.drivers.polling.vendor_thread import VendorThread
 from hardware.drivers.ur.dashboard import URRecovery
 from hardware.drivers.ur.library import import_ur_rtde
-from hardware.drivers.ur.reading import ended_by, fault_text, load_of, mode_of, read, why_refused
+from hardware.drivers.ur.reading import (
+    ended_by,
+    fault_text,
+    load_of,
+    mode_of,
+    only_program_ended,
+    read,
+    was_silent,
+    why_refused,
+)
 from hardware.drivers.ur.threads import leave, receiving, waiting
 from hardware.drivers.ur.tool import ToolServo
 from hardware.drivers.ur.watch import URWatch
@@ -246,6 +255,8 @@ class URRobot:
             self._device_t_s, self._changed_ns = stamp, time.monotonic_ns()
             self._check_clock()
         self._require_true_clock()
+        if mode is RobotMode.IDLE and self._silenced(receive):
+            mode = RobotMode.SILENCED
         load = load_of(receive, self.config.rated_current_a)
         reference = np.array(receive.getTargetQd())
         measured = (np.array(q), np.array(qd), mode, math.hypot(*wrench[:3]), load, reference)
@@ -258,6 +269,13 @@ class URRobot:
             return "" if receive is None else fault_text(receive)
         silent_s = worker.longest_silence_s()
         return fault_text(receive, ended_by(silent_s, 1.0 / self.config.watchdog_hz))
+
+    def _silenced(self, receive: Any) -> bool:
+        """Whether the program was ended by its watchdog, as this computer said nothing."""
+        worker = self._worker
+        if worker is None or not self._armed or not only_program_ended(receive):
+            return False
+        return was_silent(worker.longest_silence_s(), 1.0 / self.config.watchdog_hz)
 
     def _check_clock(self) -> None:
         try:
@@ -423,7 +441,7 @@ class URRobot:
         state = self.state()
         fresh = time.monotonic_ns() - state.changed_ns < _FRESH_NS
         resting = float(np.abs(state.joint_velocity).max()) < _REST_RAD_S
-        return fresh and resting and state.mode is RobotMode.IDLE
+        return fresh and resting and state.mode in (RobotMode.IDLE, RobotMode.SILENCED)
 
     def close(self) -> None:
         """Stop, end the program, disconnect; what hangs is abandoned."""

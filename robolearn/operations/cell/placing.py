@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,9 @@ from robolearn.geometry import quat_heading
 from robolearn.operations.deploy.operator import Attendant
 from robolearn.types import Condition
 
+# Places that are remembered.
+_KNOWN = 4
+
 
 @dataclass(frozen=True, slots=True)
 class LabPlacement:
@@ -30,9 +34,23 @@ class LabPlacement:
 
     lab: LabClient
     objects: Mapping[str, str]
+    # Where it has put things, the newest last.
+    _put: deque[Condition] = field(default_factory=lambda: deque[Condition](maxlen=_KNOWN))
 
     def __call__(self, condition: Condition) -> str:
         """Put everything where the condition wants it."""
+        self._put.append(condition)
+        return self._lay(condition)
+
+    def make_way(self) -> None:
+        """Take everything away from an arm that presses on it: back to where it was put last, the
+        next time (it is there that the arm presses) to where it was put before, and so on in turn.
+        """
+        if self._put:
+            self._lay(self._put[-1])
+            self._put.rotate(1)
+
+    def _lay(self, condition: Condition) -> str:
         placed = objects_of(condition)
         for signal, pose in placed.items():
             self._place(self.objects.get(signal, object_of(signal)), pose)

@@ -49,19 +49,34 @@ def lab(tmp_path_factory):
         yield made
 
 
+class Hand:
+    """Places the block, and takes away what an arm presses on."""
+
+    def __init__(self, door) -> None:
+        self.door, self.made_way = door, 0
+
+    def __call__(self, condition: Condition) -> str:
+        self.door.place("block", condition.poses[BLOCK])
+        return "placed"
+
+    def make_way(self) -> None:
+        self.made_way += 1
+        self.door.fault("overload", amount=0.0)
+
+
 @pytest.fixture(scope="module")
-def cell(lab):
-    """An env over the module's lab, whose block is placed by the lab."""
+def hand(lab):
     with lab.where.connect() as door:
+        yield Hand(door)
 
-        def place(condition: Condition) -> str:
-            door.place("block", condition.poses[BLOCK])
-            return "placed"
 
-        made = RealEnv(cell_at(lab.where.address), place=place, scorer=StillScorer())
-        yield made
-        made.close()
-        made.close()
+@pytest.fixture(scope="module")
+def cell(lab, hand):
+    """An env over the module's lab, whose block is placed by the lab."""
+    made = RealEnv(cell_at(lab.where.address), place=hand, scorer=StillScorer())
+    yield made
+    made.close()
+    made.close()
 
 
 @pytest.fixture
@@ -193,6 +208,25 @@ def test_every_observation_is_in_the_drain_of_its_tick(env):
         for name in (TOOL, BLOCK, JOINT_POSITION):
             assert observation.samples[name].t_ns in drained.signals[name].t_ns
     env.hold()
+
+
+def test_an_arm_that_presses_on_something_is_given_way_before_its_stop_is_cleared(env, lab, hand):
+    """Cleared as it stands it would stop again at once, as often as it is cleared."""
+    env.reset(CONDITION, np.random.default_rng(0))
+    before = hand.made_way
+    with lab.where.connect() as door:
+        door.fault("overload", amount=3.0)
+        wait_until(lambda: env.status().mode is Mode.STOPPED)
+        assert env.status().cause is Cause.OVERLOAD
+        wait_until(lambda: not door.log().moving)
+    env.clear_stop()
+    assert hand.made_way == before + 1
+    env.hold()
+    assert env.status().mode is Mode.HOLD
+    # Of a stop that somebody asked for it is not.
+    env.estop()
+    env.clear_stop()
+    assert hand.made_way == before + 1
 
 
 def test_whoever_waits_sees_what_there_is_and_nothing_of_it_is_kept(env):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hardware.drivers.fakes.robot import FakeFault
-from hardware.supervisor.link import Cause, Mode, SupervisorConfig, unpack_text
+from hardware.supervisor.link import LINK_CAUSES, Cause, Mode, SupervisorConfig, unpack_text
 from robolearn.arms.models import UR5E
 from robolearn.errors import ConfigError, RobotConnectionError, RobotError
 from tests.hardware.workcell import FOLLOWER, RATE_HZ, TICK_NS, WORKCELL, Cell, joints_at
@@ -153,6 +153,18 @@ def test_robot_faults_latch_and_only_a_clear_recovers(cell, fault, cause):
     cell.run(0.01)
     assert cell.mode is Mode.HOLD
     cell.follow()
+
+
+def test_a_device_that_heard_nothing_for_too_long_is_no_fault_of_the_robot(cell):
+    """Its watchdog ended the program while this machine was busy: no policy did that."""
+    cell.follow()
+    cell.drive([(0.3, 0.3)])
+    # Longer than the device's watchdog waits, shorter than the agent may be silent.
+    cell.now_ns += 150_000_000
+    cell.run(0.002)
+    assert cell.mode is Mode.STOPPED
+    assert cell.status.cause is Cause.SILENCED
+    assert Cause.SILENCED in LINK_CAUSES
 
 
 def test_a_fault_between_the_look_at_the_state_and_the_set_point_is_the_robots(cell, monkeypatch):

@@ -189,7 +189,7 @@ def test_a_protective_stop_is_a_mode_and_needs_the_operator(robot, lab):
 def test_silence_trips_the_controllers_own_watchdog(robot, lab):
     start_ns = time.monotonic_ns()
     robot.servo(robot.state().joint_position)
-    wait_until(lambda: robot.state().mode is RobotMode.IDLE)
+    wait_until(lambda: robot.state().mode is RobotMode.SILENCED)
     with lab.where.connect() as door:
         stops = [e for e in door.log(start_ns).events if e.kind == "program_stopped"]
     assert "watchdog" in stops[0].detail

@@ -10,11 +10,14 @@ import pytest
 
 from hardware.cell.config import CellConfig
 from hardware.cell.load import load_cell
+from hardware.emulators.lab.admin import LabClient
 from hardware.supervisor.link import Cause, Mode, Status
 from robolearn.errors import RobotConnectionError, RobotError
 from robolearn.operations.cell import release
+from robolearn.operations.cell.placing import LabPlacement
 from robolearn.operations.cell.release import why_not_cleared, why_stopped_for_good
 from robolearn.operations.deploy.operator import Unattended
+from robolearn.types import Condition
 from tests.hardware.lab import CONFIG
 
 LOCKED = RobotError("reports PROTECTIVE_STOP")
@@ -118,3 +121,27 @@ def test_a_robot_that_is_gone_is_no_refusal() -> None:
     arm = Arm([RobotConnectionError("the robot is gone")])
     with pytest.raises(RobotConnectionError):
         why_stopped_for_good(arm, cell(lab=True), Unattended(agreed=True), "look")
+
+
+class Door(LabClient):
+    """A lab's side door that only remembers where things were put."""
+
+    def __init__(self) -> None:
+        self.put = list[tuple[str, tuple[float, ...]]]()
+
+    def place(self, name: str, pose: Sequence[float]) -> None:
+        self.put.append((name, tuple(pose)))
+
+
+def test_what_an_arm_presses_on_is_put_back_where_it_lay_by_turns() -> None:
+    door = Door()
+    hand = LabPlacement(door, {"block/pose": "block"})
+    # Nothing was put anywhere yet.
+    hand.make_way()
+    assert door.put == []
+    for x in (0.1, 0.2):
+        hand(Condition(f"at {x}", 0, {"block/pose": (x, 0.2, 0.0)}))
+    del door.put[:]
+    for _ in range(3):
+        hand.make_way()
+    assert [pose[0] for _, pose in door.put] == [0.2, 0.1, 0.2]
