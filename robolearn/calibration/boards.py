@@ -34,6 +34,8 @@ from robolearn.shapes import Floats, Picture
 Grey = UInt8[NDArray[np.uint8], "h w"]
 
 LEAST_VIEWS, LEAST_POINTS = 8, 6
+# Parts of the views that judge a lens in turn.
+_FOLDS = 5
 # Between the two boards that are tilted most against each other; less and the focal length is only
 # known together with the distance.
 LEAST_TILT_DEG = 20.0
@@ -91,7 +93,7 @@ class View:
 @dataclass(frozen=True, slots=True)
 class Intrinsics:
     """A lens and how well it is known: RMS of what is left over [px], of every view ``[views]``,
-    and the standard error of the focal lengths [px].
+    and standard errors of focal lengths and centre [px] and of the distortion.
     """
 
     focal_px: tuple[float, float]
@@ -100,6 +102,8 @@ class Intrinsics:
     rms_px: float
     view_rms_px: tuple[float, ...]
     focal_error_px: tuple[float, float]
+    centre_error_px: tuple[float, float] = (0.0, 0.0)
+    distortion_error: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,15 +234,7 @@ def intrinsics(views: Sequence[View], size: tuple[int, int]) -> Intrinsics:
             f"the board covered {cover[0]:.0%} of the width and {cover[1]:.0%} of the height of the"
             f" picture, at least {LEAST_COVER:.0%} are needed: show it in the corners, too"
         )
-    rms, K, distortion, turns, moves, errors, _, per_view = cv2.calibrateCameraExtended(
-        [v.points.astype(np.float32) for v in views],
-        [v.pixels.astype(np.float32) for v in views],
-        size,
-        np.eye(3),
-        np.zeros(5),
-        flags=cv2.CALIB_FIX_K3,
-    )
-    del moves
+    rms, K, distortion, turns, errors, per_view = _zhang(views, size)
     tilt = _largest_tilt([np.asarray(cv2.Rodrigues(t)[0], dtype=np.float64) for t in turns])
     if tilt < LEAST_TILT_DEG:
         raise DataError(
@@ -254,6 +250,8 @@ def intrinsics(views: Sequence[View], size: tuple[int, int]) -> Intrinsics:
             " from more sides, check that the board is flat and its squares as measured"
         )
     k1, k2, p1, p2 = (float(v) for v in np.asarray(distortion).ravel()[:4])
+    beside = (float(errors[2, 0]), float(errors[3, 0]))
+    bent = tuple(float(v) for v in errors[4:8, 0])
     return Intrinsics(
         (fx, fy),
         (cx, cy),
@@ -261,7 +259,87 @@ def intrinsics(views: Sequence[View], size: tuple[int, int]) -> Intrinsics:
         float(rms),
         tuple(float(v) for v in np.asarray(per_view).ravel()),
         spread,
+        beside,
+        bent,
     )
+
+
+def held_out_px(views: Sequence[View], size: tuple[int, int]) -> float:
+    """How far corners are from where a lens that their pictures did not tell sees them: RMS [px].
+    Every fifth view is left out in turn; where the board is in it every second corner says, and the
+    others judge, and the other way round.
+    """
+    squares: list[Floats] = []
+    for k in range(_FOLDS):
+        _, K, distortion, _, _, _ = _zhang(
+            [v for i, v in enumerate(views) if i % _FOLDS != k], size
+        )
+        lens = np.array([K[0, 0], K[1, 1], K[0, 2], K[1, 2], *np.ravel(distortion)[:4]])
+        focal, centre, bent = tuple(lens[:2]), tuple(lens[2:4]), tuple(lens[4:])
+        for view in views[k::_FOLDS]:
+            squares += _judged(view, focal, centre, bent)
+    return float(np.sqrt(np.concatenate(squares).mean())) if squares else float("nan")
+
+
+def place_held_out_px(points: VectorRows, pixels: XYRows, lens: LensConfig) -> float:
+    """How far corners are from where a place that the others say sees them: RMS [px]; NaN where
+    half of them are too few to say one.
+    """
+    view = View(points, pixels)
+    squares = _judged(view, lens.focal_px, lens.centre_px, lens.distortion)
+    return float(np.sqrt(np.concatenate(squares).mean())) if squares else float("nan")
+
+
+def _judged(
+    view: View,
+    focal_px: tuple[float, float],
+    centre_px: tuple[float, float],
+    distortion: tuple[float, ...],
+) -> list[Floats]:
+    """Squared distances [px^2] of either half of the corners by the pose that the other one says;
+    nothing of a half that says none.
+    """
+    out: list[Floats] = []
+    for first in range(2):
+        told, judging = (slice(start, None, 2) for start in (first, 1 - first))
+        half = View(view.points[told].copy(), view.pixels[told].copy())
+        T = seen_pose(half, focal_px, centre_px, distortion)
+        if T is not None:
+            at = projected(view.points[judging], T, focal_px, centre_px, distortion)
+            out.append(((at - view.pixels[judging]) ** 2).sum(axis=1))
+    return out
+
+
+def projected(
+    points: VectorRows,
+    T_camera_points: Pose,
+    focal_px: tuple[float, float],
+    centre_px: tuple[float, float],
+    distortion: tuple[float, ...],
+) -> XYRows:
+    """Where a camera sees ``points [n, 3]`` ``[n, 2]`` [px]."""
+    points = np.ascontiguousarray(points)
+    (fx, fy), (cx, cy) = focal_px, centre_px
+    K = np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
+    turn, _ = cv2.Rodrigues(T_camera_points[:3, :3])
+    known = np.array(distortion or (0.0,) * 4)
+    at, _ = cv2.projectPoints(points, turn, T_camera_points[:3, 3].copy(), K, known)
+    return np.asarray(at, dtype=np.float64).reshape(-1, 2)
+
+
+def _zhang(views: Sequence[View], size: tuple[int, int]) -> tuple[Any, ...]:
+    """OpenCV's: RMS [px], matrix, distortion, the boards' rotations, standard errors, RMS of every
+    view [px].
+    """
+    rms, K, distortion, turns, _, errors, _, per_view = cv2.calibrateCameraExtended(
+        [v.points.astype(np.float32) for v in views],
+        [v.pixels.astype(np.float32) for v in views],
+        size,
+        np.eye(3),
+        np.zeros(5),
+        flags=cv2.CALIB_FIX_K3,
+    )
+    return rms, K, distortion, turns, errors, per_view
 
 
 def on_table(
@@ -311,9 +389,10 @@ def place(
     qw, qx, qy, qz = quat_from_rotation(T[:3, :3]).tolist()
     lens = LensConfig(focal_px, centre_px, (x, y, z), (qw, qx, qy, qz), distortion)
     rms_px = float(np.sqrt(((lens.pixels(points) - pixels) ** 2).sum(axis=1).mean()))
-    again = np.stack(
-        [lens.on_plane(p[None], float(h))[0] for p, h in zip(pixels, points[:, 2], strict=True)]
-    )
+    again = np.empty_like(pixels)
+    for height in np.unique(points[:, 2]):
+        there = points[:, 2] == height
+        again[there] = lens.on_plane(pixels[there], float(height))
     rms_m = float(np.sqrt(((again - points[:, :2]) ** 2).sum(axis=1).mean()))
     if not rms_px < WORST_RMS_PX or not z > 0:
         raise DataError(

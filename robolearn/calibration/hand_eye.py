@@ -108,7 +108,8 @@ class HandEye:
     95 % intervals of position (along the parent's axes) and of orientation (about them).
     ``outliers``: indices of pairs that were not believed, ``distances [n]``: how far each pair is
     from the answer, in standard deviations of the believed ones. ``rms_m``, ``rms_rad``: what the
-    believed ones leave over; ``held_out_*``: the same for places that were left out one by one.
+    believed ones leave over; ``held_out_*``: the same for places that were left out one by one, and
+    ``held_out [n, 6]`` of every pair, as :func:`residuals` has them (NaN: not believed, or a copy).
     ``places``: how many places of the arm the believed ones are of; ``copies``: indices of pairs
     that say, digit by digit, what an earlier one does, and were left out.
     """
@@ -124,6 +125,7 @@ class HandEye:
     rms_rad: float
     held_out_m: float
     held_out_rad: float
+    held_out: FloatRows
     methods: tuple[MethodResult, ...]
     places: int
     copies: tuple[int, ...] = ()
@@ -178,6 +180,8 @@ def hand_eye(pairs: PosePairs) -> HandEye:
             " other axes, by 30 degrees and more, nearer to the board"
         )
     held_m, held_rad = _rms(held_out)
+    held_every = np.full((len(pairs), 6), np.nan)
+    held_every[good] = held_out
     every = residuals(fit.X, fit.Y, pairs) * fit.weights
     methods = _methods(kept, fit.X)
     return HandEye(
@@ -192,6 +196,7 @@ def hand_eye(pairs: PosePairs) -> HandEye:
         rms_rad,
         held_m,
         held_rad,
+        held_every,
         methods,
         count_places(kept),
     )

@@ -92,8 +92,11 @@ def calibrate(pairs: PosePairs) -> HandEye:
             f"{len(pairs) - len(rows)} of {len(pairs)} poses are copies of earlier ones and were"
             f" left out; of the others: {error}"
         ) from error
+    held_out = np.full((len(pairs), 6), np.nan)
+    held_out[rows] = found.held_out
     return replace(
         found,
+        held_out=held_out,
         outliers=tuple(int(rows[i]) for i in found.outliers),
         distances=found.distances[np.searchsorted(rows, first)],
         copies=tuple(int(i) for i in np.setdiff1d(np.arange(len(pairs)), rows)),

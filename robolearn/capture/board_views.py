@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from robolearn.calibration.boards import BoardFinder, View, intrinsics, seen_pose
+from robolearn.calibration.boards import BoardFinder, View, intrinsics, projected, seen_pose
+from robolearn.calibration.hand_eye import HandEye
 from robolearn.calibration.pose_pairs import PosePairs, Setup
 from robolearn.calibration.rig import Mount
 from robolearn.calibration.rig_fit import LensNumbers
@@ -16,7 +17,7 @@ from robolearn.calibration.unseen_board import why_unseen
 from robolearn.capture.config import CaptureCamera, CaptureLens, CaptureSet
 from robolearn.capture.folder import Capture, Frame
 from robolearn.errors import ConfigError, DataError
-from robolearn.geometry import Pose
+from robolearn.geometry import Pose, pose, rotation_from_rotvec
 from robolearn.shapes import Floats
 
 # A lens is another one beyond this share of its focal length, and so many standard errors of what
@@ -134,17 +135,18 @@ def setup_of(capture: Capture, view: BoardView) -> Setup | None:
 
 @dataclass(frozen=True, slots=True)
 class HandEyePairs:
-    """Pairs of a camera, and the pictures that they are of."""
+    """Pairs of a camera, the pictures that they are of and the board in them."""
 
     pairs: PosePairs
     frames: tuple[Frame, ...]
+    views: tuple[View, ...]
 
 
 def hand_eye_pairs(
     capture: Capture, camera: str, lens: CaptureLens, seen: Sequence[BoardView]
 ) -> HandEyePairs | None:
     """What arm and camera say at the same moments; None: no picture tells both."""
-    rows: list[tuple[Frame, Pose, Pose]] = []
+    rows: list[tuple[BoardView, Pose, Pose]] = []
     setups: set[Setup] = set()
     for b in seen:
         frame, setup = b.frame, setup_of(capture, b)
@@ -152,14 +154,28 @@ def hand_eye_pairs(
             continue
         T = b.pose(lens)
         if T is not None:
-            rows.append((frame, frame.T_base_tool, T))
+            rows.append((b, frame.T_base_tool, T))
             setups.add(setup)
     if not rows:
         return None
-    frames, arm, board = zip(*rows, strict=True)
-    names = tuple(f.name for f in frames)
+    shown, arm, board = zip(*rows, strict=True)
+    names = tuple(b.frame.name for b in shown)
     pairs = PosePairs(np.stack(arm), np.stack(board), setups.pop(), names)
-    return HandEyePairs(pairs, tuple(frames))
+    return HandEyePairs(pairs, tuple(b.frame for b in shown), tuple(b.view for b in shown))
+
+
+def held_out_px(found: HandEye, of: HandEyePairs, lens: CaptureLens) -> float:
+    """How far corners of the board are from where the poses of other places, and the arm's, say
+    that they are seen: RMS over all corners of pictures that were believed [px].
+    """
+    squares: list[Floats] = []
+    for left, T, view in zip(found.held_out, of.pairs.T_camera_board, of.views, strict=True):
+        if not np.isfinite(left).all():
+            continue
+        predicted = pose(rotation_from_rotvec(left[3:]) @ T[:3, :3], T[:3, 3] + left[:3])
+        at = projected(view.points, predicted, lens.focal_px, lens.centre_px, lens.distortion)
+        squares.append(((at - view.pixels) ** 2).sum(axis=1))
+    return float(np.sqrt(np.concatenate(squares).mean()))
 
 
 def straightened(view: View, lens: CaptureLens) -> View:

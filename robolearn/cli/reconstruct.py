@@ -15,7 +15,10 @@ from robolearn.cli.shared.parse import parse, print_json, say
 
 @dataclass(frozen=True, slots=True)
 class Args:
-    """Build a scene of a real table and what stands on it from pictures with depth."""
+    """Build a scene of a real table and what stands on it from pictures with depth.
+
+    Exit code 1: the scene is written, but a thing of the capture is missing in it, and why is said.
+    """
 
     # Capture folder (docs/capture_format.md).
     capture: Annotated[Path, tyro.conf.Positional]
@@ -57,13 +60,16 @@ def main(argv: list[str]) -> int:
         on_note=lambda text: say(text, quiet=args.json),
     )
     details = made.scene.config.provenance.details
+    code = 1 if made.missing else 0
     if args.json:
         print_json({"scene": str(args.out), "scene_hash": made.scene.content_hash, **details})
-        return 0
+        return code
     for line in made.said:
         say(f"look at: {line}")
     for entry in made.assumed:
         say(f"assumed: {entry['what']}: {entry['value']} ({entry['why']})")
+    for name, why in made.missing.items():
+        say(f"missing: {name}: {why}")
     say(f"{sum(details['seconds'].values()):.0f} s; scene package: {args.out}")
     say(f"next: robolearn scene verify {args.out} --capture {capture}")
-    return 0
+    return code

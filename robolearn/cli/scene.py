@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from robolearn.cli.shared.output_path import output_file
-from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.cli.shared.parse import finite, parse, print_json, say
 from robolearn.cli.shared.verbs import run_verb
 
 
@@ -279,6 +278,7 @@ def _verify(argv: list[str]) -> int:
                 },
                 "silhouettes": {name: finite(value) for name, value in found.iou.items()},
                 "robot_silhouette": finite(found.robot_iou),
+                "missing": dict(found.missing),
                 "advice": list(found.advice),
                 "assumed": list(found.assumed),
                 "page": str(args.out),
@@ -377,11 +377,6 @@ def _photos(pairs: Sequence[str]) -> dict[str, Path]:
             raise ConfigError(f"--photo names camera '{camera}' twice")
         out[camera] = Path(file)
     return out
-
-
-def finite(value: float) -> float | None:
-    """JSON knows no NaN."""
-    return value if math.isfinite(value) else None
 
 
 def _list(argv: list[str]) -> int:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from robolearn.capture.config import CaptureObject
+from robolearn.errors import DataError
 from robolearn.geometry import Pose, Vector, inverse, pose, rot_z, yaw_of
 from sim.reconstruction.convex import convex
 from sim.reconstruction.frames import Assumed
-from sim.reconstruction.meshes import solid, thinned
+from sim.reconstruction.meshes import Solid, solid, thinned
 from sim.reconstruction.objects import Scanned
 from sim.reconstruction.primitives import Primitive, fit_primitive, upright
 from sim.reconstruction.shapes import Faces, Inertia, OwnVertices, Vertices
@@ -43,6 +44,18 @@ class Mass:
 
 
 @dataclass(frozen=True, slots=True)
+class Moments:
+    """Principal moments of inertia about the centre of mass [kg m^2], from the smallest on, between
+    what they may be, and how they are known.
+    """
+
+    kg_m2: tuple[float, float, float]
+    low_kg_m2: tuple[float, float, float]
+    high_kg_m2: tuple[float, float, float]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Body:
     """An object as the simulation has it; everything but ``T_table_body`` is in the body's frame.
 
@@ -64,6 +77,7 @@ class Body:
     mass: Mass
     centre_m: Vector
     inertia: Inertia
+    moments: Moments
     volume_m3: float
     half_size_m: Vector
     unseen_share: float
@@ -82,7 +96,8 @@ def make_body(
     scanned: Scanned, described: CaptureObject | None, coacd_s: float = 0.0
 ) -> tuple[Body, list[Assumed], list[str]]:
     """The body of a scanned object, what was assumed of it and what there is to say. CoACD is given
-    ``coacd_s`` [s] for what no primitive is; 0: it is not asked.
+    ``coacd_s`` [s] for what no primitive is; 0: it is not asked. DataError: its surface encloses
+    nothing.
     """
     said: list[str] = []
     nearest = fit_primitive(scanned.vertices)
@@ -100,6 +115,8 @@ def make_body(
             f"{scanned.name}: {mass.kg:g} kg at {1e6 * whole.volume_m3:.0f} cm^3 is no mass of a"
             " solid thing, be it of foam or gold: mass_kg is in kilograms"
         )
+    moments, spread = _moments(scanned, vertices, whole, mass)
+    assumed.append(spread)
     drawn, faces = thinned(vertices, scanned.faces, DRAWN_FACES)
     primitive, parts = None, tuple[OwnVertices, ...]()
     tried = {nearest.kind: nearest.error_m}
@@ -134,6 +151,7 @@ def make_body(
         mass=mass,
         centre_m=whole.centre_m,
         inertia=mass.kg * whole.inertia,
+        moments=moments,
         volume_m3=whole.volume_m3,
         half_size_m=0.5 * np.ptp(vertices, axis=0),
         unseen_share=scanned.unseen_share,
@@ -170,6 +188,59 @@ def _mass(
         f" {1e3 * low:.0f} and {1e3 * high:.0f} g"
     )
     return mass, [Assumed(f"mass of {name}", f"{1e3 * mass.kg:.0f} g", why)]
+
+
+def _moments(
+    scanned: Scanned, vertices: Vertices, whole: Solid, mass: Mass
+) -> tuple[Moments, Assumed]:
+    """Of a mass that is spread evenly in the closed surface: as far as the mass may be another, and
+    the surface lies a voxel farther in or out.
+    """
+    off = scanned.voxel_m
+    outward = _normals(vertices, scanned.faces)
+    every = [_principal(whole.inertia)]
+    for step in (-off, off):
+        try:
+            every.append(_principal(solid(vertices + step * outward, scanned.faces).inertia))
+        except DataError:
+            # So thin that nothing is left of it.
+            every.append(np.zeros(3))
+    values = mass.kg * every[0]
+    low, high = mass.low_kg * np.min(every, axis=0), mass.high_kg * np.max(every, axis=0)
+    weighed = "assumed" if mass.source == "assumed" else f"as known ({mass.source})"
+    moments = Moments(
+        *(_three(v) for v in (values, low, high)),
+        source=f"assumed: the mass, {weighed}, is spread evenly in the closed surface",
+    )
+    text = ", ".join(
+        f"{1e6 * v:.3g} ({1e6 * a:.3g} to {1e6 * b:.3g})"
+        for v, a, b in zip(values, low, high, strict=True)
+    )
+    why = (
+        "nobody measured how its mass is spread: evenly in the closed surface; between, as far as"
+        f" its mass may be another and its surface lies {1e3 * off:.1f} mm farther in or out. Of a"
+        " hollow thing they are larger"
+    )
+    return moments, Assumed(f"inertia of {scanned.name}", f"{text} kg mm^2", why)
+
+
+def _three(values: Vector) -> tuple[float, float, float]:
+    a, b, c = (float(v) for v in values)
+    return a, b, c
+
+
+def _principal(inertia: Inertia) -> Vector:
+    return np.linalg.eigvalsh(inertia)
+
+
+def _normals(vertices: Vertices, faces: Faces) -> Vertices:
+    """Where the surface faces at every corner, of length 1."""
+    a, b, c = (vertices[faces[:, k]] for k in range(3))
+    of_faces = np.cross(b - a, c - a)
+    at = np.zeros_like(vertices)
+    for k in range(3):
+        np.add.at(at, faces[:, k], of_faces)
+    return at / np.maximum(np.linalg.norm(at, axis=1, keepdims=True), 1e-12)
 
 
 def apart_m(bodies: Sequence[Body], k: int) -> float:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from robolearn.errors import DataError
 from robolearn.geometry import Vector
 from sim.reconstruction.shapes import (
     Faces,
@@ -35,10 +36,12 @@ class Solid:
 
 
 def solid(vertices: Vertices, faces: Faces) -> Solid:
-    """Of a closed mesh whose faces face outwards."""
+    """Of a closed mesh whose faces face outwards; DataError for one that encloses nothing."""
     a, b, c = (vertices[faces[:, k]] for k in range(3))
     six = np.einsum("ij,ij->i", a, np.cross(b, c))
     volume = float(six.sum()) / 6.0
+    if not volume > 0:
+        raise DataError(f"its surface encloses no volume ({1e6 * volume:.3g} cm^3)")
     centre = ((a + b + c) * six[:, None]).sum(axis=0) / 24.0 / volume
     # Integral of x x^T over the tetrahedra (0, a, b, c).
     total = a + b + c
@@ -72,6 +75,11 @@ def thinned(vertices: Vertices, faces: Faces, keep: int) -> tuple[OwnVertices, O
 def write_obj(
     path: Path, vertices: Vertices, faces: Faces, coordinates: TexturePoints | None = None
 ) -> None:
+    """Write :func:`obj_text`."""
+    path.write_text(obj_text(vertices, faces, coordinates), encoding="utf-8")
+
+
+def obj_text(vertices: Vertices, faces: Faces, coordinates: TexturePoints | None = None) -> str:
     """A Wavefront file, to a hundredth of a millimetre; ``coordinates [3 f, 2]``: where every
     corner of every face lies in a picture.
     """
@@ -84,4 +92,4 @@ def write_obj(
             f"f {a}/{3 * k + 1} {b}/{3 * k + 2} {c}/{3 * k + 3}"
             for k, (a, b, c) in enumerate((faces + 1).tolist())
         ]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return "\n".join(lines) + "\n"

@@ -9,10 +9,12 @@ listed as assumed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import numpy as np
+from scipy import spatial
 
 from robolearn.capture.check import check_capture
 from robolearn.capture.folder import Capture, Frame
@@ -20,15 +22,18 @@ from robolearn.errors import DataError, SceneError
 from robolearn.geometry import Vector
 from robolearn.shapes import Picture
 from sim.reconstruction.apart.joining import Joined, joined_elsewhere, joined_to_scan
-from sim.reconstruction.apart.turned import turned_objects
+from sim.reconstruction.apart.turned import Turned, turned_objects
 from sim.reconstruction.appearance import RGB, filled_picture, painted, usual
 from sim.reconstruction.bodies import Body, make_body
 from sim.reconstruction.frames import Assumed, Posed, PosedFrame, WorldFrame, posed_frames
-from sim.reconstruction.objects import find_clusters, name_clusters, scan_object
+from sim.reconstruction.mjcf.body import require_simulable
+from sim.reconstruction.objects import Cluster, find_clusters, name_clusters, scan_object
 from sim.reconstruction.refine import register
 from sim.reconstruction.table.contradictions import contradiction, mirrored
 from sim.reconstruction.table.plane import Table, find_table, misplaced
 from sim.reconstruction.texture import Atlas, Texture, flat_spots, lay_out, textured
+
+QhullError: type[Exception] = cast("Any", spatial).QhullError
 
 # Of so many pictures one is kept back, to judge the scene by.
 HELD_OUT_EVERY = 6
@@ -40,6 +45,8 @@ _BENT_M = 0.001
 _HEIGHT_M, _REACH_M = 0.35, 0.45
 # The note of capture.yaml that says how depth was computed that no camera measured.
 COMPUTED = "depth"
+# What a shape can do to its own stages: it is left out, and said. Everything else is an error.
+_UNMAKEABLE = (DataError, SceneError, QhullError, np.linalg.LinAlgError)
 # Texels of the table's picture, and photographs that it is made from, at most about so many.
 _TEXELS, _TABLE_VIEWS = 400_000, 15
 
@@ -49,8 +56,9 @@ class Reconstruction:
     """A table and what stands on it, in the table's frame.
 
     ``frames``: pictures that were used, ``held_out``: those that were not, so that they can judge;
-    ``left_out``: pictures that could not be used, and why. ``said``: what a person should know,
-    ``notes``: how every number was found. ``seconds`` by stage.
+    ``left_out``: pictures that could not be used, and why. ``missing``: things of the
+    capture that are no body, and why. ``said``: what a person should know, ``notes``: how every
+    number was found. ``seconds`` by stage.
     """
 
     capture: Capture
@@ -66,6 +74,7 @@ class Reconstruction:
     frames: tuple[PosedFrame, ...]
     held_out: tuple[PosedFrame, ...]
     left_out: dict[str, str]
+    missing: dict[str, str]
     assumed: tuple[Assumed, ...]
     said: tuple[str, ...]
     notes: tuple[str, ...]
@@ -178,24 +187,16 @@ def reconstruct(
     assumed += guessed
     said += about
     clock.stage("objects")
-    described = {o.name: o for o in objects}
-    bodies: list[Body] = []
-    joined: dict[str, Joined] = {}
-    for name in (*named, *(n for n in turned if n not in named)):
-        if name in named:
-            one = Joined(scan_object(name, named[name], used, noise), ())
-            if name in turned:
-                one = joined_to_scan(turned[name], one.scanned)
-        else:
-            one = joined_elsewhere(turned[name], described.get(name), bodies, low, high)
-        body, more, about = make_body(one.scanned, described.get(name), coacd_s)
-        joined[name] = one
-        bodies.append(replace(body, pictured=one.pictured))
-        assumed += [*one.assumed, *more]
-        said += [*one.said, *about]
-        tell(_sentence(body))
+    made = _make_all(capture, named, turned, _Room(used, low, high, noise), coacd_s, tell)
+    missing = _not_found(capture, {*named, *turned}, said) | made.missing
+    if not made.bodies:
+        why = "; ".join(f"{name}: {text}" for name, text in missing.items())
+        raise SceneError(f"{capture.path}: nothing of what stands there can be made ({why})")
+    assumed += made.assumed
+    said += made.said
     clock.stage("surfaces and bodies")
-    bodies = [replace(b, texture=t, rgb=rgb) for b, (t, rgb) in _looks(bodies, used, joined)]
+    looks = _looks(made.bodies, used, made.joined)
+    bodies = [replace(b, texture=t, rgb=rgb) for b, (t, rgb) in looks]
     table_picture, table_rgb = _table_look(scan.table, used)
     clock.stage("colours")
     return Reconstruction(
@@ -210,12 +211,87 @@ def reconstruct(
         frames=used,
         held_out=held_out,
         left_out=scan.left_out,
+        missing=missing,
         assumed=tuple(assumed),
         said=tuple(said),
-        notes=(*scan.notes, registered.note, *(n for one in joined.values() for n in one.notes)),
+        notes=(
+            *scan.notes,
+            registered.note,
+            *(n for one in made.joined.values() for n in one.notes),
+        ),
         registered=registered.changed,
         seconds=clock.seconds,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """The pictures that things are made from, the box they stand in and how depth scatters [m]."""
+
+    frames: Sequence[PosedFrame]
+    low: Vector
+    high: Vector
+    noise_m: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """Bodies, where each came from, what is none and why, what was assumed and is to be said."""
+
+    bodies: list[Body] = field(default_factory=list[Body])
+    joined: dict[str, Joined] = field(default_factory=dict[str, Joined])
+    missing: dict[str, str] = field(default_factory=dict[str, str])
+    assumed: list[Assumed] = field(default_factory=list[Assumed])
+    said: list[str] = field(default_factory=list[str])
+
+
+def _make_all(
+    capture: Capture,
+    named: Mapping[str, Cluster],
+    turned: Mapping[str, Turned],
+    room: _Room,
+    coacd_s: float,
+    tell: Callable[[str], None],
+) -> _Made:
+    """A body of every thing that one can be made of; the others are said."""
+    made = _Made()
+    described = {o.name: o for o in capture.config.objects}
+    for name in (*named, *(n for n in turned if n not in named)):
+        try:
+            if name in named:
+                one = Joined(scan_object(name, named[name], room.frames, room.noise_m), ())
+                if name in turned:
+                    one = joined_to_scan(turned[name], one.scanned)
+            else:
+                one = joined_elsewhere(
+                    turned[name], described.get(name), made.bodies, room.low, room.high
+                )
+            body, more, about = make_body(one.scanned, described.get(name), coacd_s)
+            require_simulable(body)
+        except _UNMAKEABLE as error:
+            made.missing[name] = f"no body can be made of it: {str(error).splitlines()[0]}"
+            made.said.append(f"{name} is not in the scene: {made.missing[name]}")
+            tell(made.said[-1])
+            continue
+        made.joined[name] = one
+        made.bodies.append(replace(body, pictured=one.pictured))
+        made.assumed.extend([*one.assumed, *more])
+        made.said.extend([*one.said, *about])
+        tell(_sentence(body))
+    return made
+
+
+def _not_found(capture: Capture, found: Collection[str], said: Sequence[str]) -> dict[str, str]:
+    """What the capture names and no stage has found, and what was said of each alone."""
+    sets = capture.config.sets
+    wanted = [o.name for o in capture.config.objects]
+    wanted += [s.object for s in sets if s.purpose == "object" and s.object]
+    own = {n: [t.removeprefix(f"{n}: ") for t in said if t.startswith(f"{n}: ")] for n in wanted}
+    return {
+        name: "; ".join(sentences) or "not found among what stands on the table"
+        for name, sentences in own.items()
+        if name not in found
+    }
 
 
 def _require_depth(capture: Capture, usable: int, scanned: int) -> None:

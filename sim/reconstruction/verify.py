@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -115,6 +115,11 @@ LIMITS = {
         *("objects that stand in pictures of the table", "%", 100.0, 0.0, True),
         "{worst}: no picture shows it where it stands in the scene; put it there and capture again",
     ),
+    "present": Limit(
+        *("things of the capture that are in the scene", "%", 100.0, 0.0, True),
+        "{worst} is in the capture and not in the scene, which says why; mend that and reconstruct"
+        " again, or take it out of capture.yaml",
+    ),
     "moved": Limit(
         *("objects stay where they were found", "mm", 3.0, 10.0, False),
         "{worst} does not rest where it was found: add views of its lower part, or of what it leans"
@@ -155,6 +160,8 @@ class Verified:
     said: tuple[str, ...]
     # Pictures of other sets, by cameras beside the arm, that judge the robot alone.
     robots: tuple[Compared, ...] = ()
+    # Things of the capture that the scene lacks, and why.
+    missing: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def verdict(self) -> Verdict:
@@ -220,6 +227,7 @@ def verify(scene: Scene, capture: Capture) -> Verified:
         tuple(details["assumed"]),
         tuple(said),
         robots,
+        dict(details.get("missing", {})),
     )
 
 
@@ -436,6 +444,9 @@ def _measures(
     by_object = {
         "silhouette": {n: _median([v.iou[n] for v in views]) for n in views[0].iou},
         "colour": {n: _median([v.colour[n] for v in views]) for n in views[0].colour},
+        # Scenes of before know of none.
+        "present": dict.fromkeys(details["objects"], 100.0)
+        | dict.fromkeys(details.get("missing", {}), 0.0),
         "pictured": {n: 100.0 * _pictured(o) for n, o in details["objects"].items()},
         "unseen": {n: 100.0 * float(o["unseen_share"]) for n, o in details["objects"].items()},
         "moved": {r.name: r.moved_mm for r in rested},

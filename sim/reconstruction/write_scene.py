@@ -27,16 +27,15 @@ from robolearn.shapes import Picture
 from sim.reconstruction.bodies import Body, apart_m
 from sim.reconstruction.frames import Assumed, board_place, picture_digest, posed_frames
 from sim.reconstruction.meshes import write_obj
+from sim.reconstruction.mjcf.body import FRICTION, add_body, contact_geoms, numbers
+from sim.reconstruction.mjcf.template import Template, arm_template, empty_template, mend_contacts
 from sim.reconstruction.pipeline import Reconstruction
-from sim.reconstruction.template import Template, arm_template, empty_template, mend_contacts
 from sim.scene.config import Scene
 from sim.scene.load import load_scene
 from sim.scene.package import replaced_package, require_replaceable
 from sim.tasks.registry import takes_sizes
 
 LIBRARIES = ("mujoco", "numpy", "scipy", "scikit-image", "opencv-python")
-# Sliding, torsional, rolling; nobody measured it.
-FRICTION = "0.6 0.005 0.0001"
 _THICK_M = 0.02
 # Starts move an object at most this far from where it was found [m].
 _AWAY_M = 0.05
@@ -59,7 +58,7 @@ def write_reconstructed(found: Reconstruction, choice: SceneChoice, out: Path) -
     """
     template, more, about = choose(found.capture.config, choice, out)
     assumed, said = [*found.assumed, *more], [*found.said, *about]
-    _check_names(found.bodies, template)
+    _check_names([b.name for b in found.bodies], template)
     assumed.append(Assumed("friction of every object", FRICTION, "nobody measured it"))
     with replaced_package(out, "reconstructed") as building:
         building.mkdir()
@@ -69,7 +68,7 @@ def write_reconstructed(found: Reconstruction, choice: SceneChoice, out: Path) -
         root.set("model", out.name)
         _write_meshes(found.bodies, building)
         cameras = _add_world(root, found, template.T_world_table, building)
-        mend_contacts(root, template.lost, {b.name: _geoms(b) for b in found.bodies})
+        mend_contacts(root, template.lost, {b.name: contact_geoms(b) for b in found.bodies})
         photographed = _add_photographed(root, found, template.T_world_table, building, said)
         cameras += [entry for entry, _ in photographed]
         raw |= {
@@ -101,8 +100,21 @@ def write_reconstructed(found: Reconstruction, choice: SceneChoice, out: Path) -
         (building / "scene.xml").write_text(text, encoding="utf-8")
         text = yaml.safe_dump(raw, sort_keys=False, width=100)
         (building / "scene.yaml").write_text(text, encoding="utf-8")
-        load_scene(building.resolve())
+        _require_loads(building.resolve(), found)
     return load_scene(out.resolve())
+
+
+def _require_loads(building: Path, found: Reconstruction) -> None:
+    """SceneError, which also says what is missing: the task may need it."""
+    try:
+        load_scene(building)
+    except SceneError as error:
+        if not found.missing:
+            raise
+        missing = "; ".join(f"{name}: {why}" for name, why in found.missing.items())
+        raise SceneError(
+            f"{error}. Not in the scene: {missing}. '--task free' takes what there is"
+        ) from error
 
 
 def choose(
@@ -124,6 +136,7 @@ def choose(
         if wanted
         else (empty_template(out.name), list[Assumed](), list[str]())
     )
+    _check_names([o.name for o in config.objects], made[0])
     own = made[0].raw["task"]["name"]
     if choice.task not in ("free", own):
         raise SceneError(
@@ -133,20 +146,13 @@ def choose(
     return made
 
 
-def _check_names(bodies: Sequence[Body], template: Template) -> None:
-    taken = sorted({b.name for b in bodies} & template.taken)
+def _check_names(names: Sequence[str], template: Template) -> None:
+    taken = sorted(set(names) & template.taken)
     if taken:
         raise SceneError(
             f"object '{taken[0]}' has the name of a part of the robot or the table; call it"
             " something else in capture.yaml"
         )
-
-
-def _geoms(body: Body) -> list[str]:
-    """Names of what an object collides with."""
-    if body.primitive is not None:
-        return [body.name]
-    return [f"{body.name}_{k}" for k in range(len(body.parts))]
 
 
 def _write_meshes(bodies: Sequence[Body], folder: Path) -> None:
@@ -181,9 +187,9 @@ def _add_world(
         "geom",
         name="table",
         type="box",
-        pos=_text(middle[:3]),
-        quat=_text(quat_from_rotation(T[:3, :3])),
-        size=_text([*(high - low) / 2, _THICK_M]),
+        pos=numbers(middle[:3]),
+        quat=numbers(quat_from_rotation(T[:3, :3])),
+        size=numbers([*(high - low) / 2, _THICK_M]),
         contype="1",
         conaffinity="14",
         friction=FRICTION,
@@ -194,12 +200,12 @@ def _add_world(
         world,
         "site",
         name="table",
-        pos=_text(T[:3, 3]),
-        quat=_text(quat_from_rotation(T[:3, :3])),
+        pos=numbers(T[:3, 3]),
+        quat=numbers(quat_from_rotation(T[:3, :3])),
         rgba="0 0 0 0",
     )
     for body in found.bodies:
-        _add_body(world, asset, body, T)
+        add_body(world, asset, body, T)
         if body.texture is not None:
             _add_picture(asset, folder, body.name, body.texture.picture)
     centre = T @ np.array([*(found.low[:2] + found.high[:2]) / 2, 0.03, 1.0])
@@ -209,63 +215,6 @@ def _add_world(
         eye = centre[:3] + R @ (np.array(direction) * 1.25 * reach)
         _add_camera(world, name, _looking(eye, centre[:3]), fovy=42.0)
     return [{"name": n, "width": 256, "height": 256} for n in ("top", "agent")]
-
-
-def _add_body(world: ET.Element, asset: ET.Element, body: Body, T_world_table: Pose) -> None:
-    T = T_world_table @ body.T_table_body
-    element = ET.SubElement(
-        world,
-        "body",
-        name=body.name,
-        pos=_text(T[:3, 3]),
-        quat=_text(quat_from_rotation(T[:3, :3])),
-    )
-    ET.SubElement(element, "freejoint", name=body.name)
-    J = body.inertia
-    ET.SubElement(
-        element,
-        "inertial",
-        pos=_text(body.centre_m),
-        mass=repr(body.mass.kg),
-        fullinertia=_text([J[0, 0], J[1, 1], J[2, 2], J[0, 1], J[0, 2], J[1, 2]], digits=10),
-    )
-    ET.SubElement(asset, "mesh", name=body.name, file=f"meshes/{body.name}.obj")
-    look = {"rgba": _text([*body.rgb, 1.0])}
-    if body.texture is not None:
-        look = {"material": body.name}
-    ET.SubElement(
-        element,
-        "geom",
-        name=f"{body.name}_look",
-        type="mesh",
-        mesh=body.name,
-        contype="0",
-        conaffinity="0",
-        mass="0",
-    ).attrib.update(look)
-    contact = {
-        "contype": "2",
-        "conaffinity": "15",
-        "condim": "4",
-        "friction": FRICTION,
-        "mass": "0",
-        "group": "3",
-        "rgba": "0.3 0.7 0.4 0.5",
-    }
-    if body.primitive is not None:
-        ET.SubElement(
-            element,
-            "geom",
-            name=body.name,
-            type=body.primitive.kind,
-            size=_text(body.primitive.size),
-            pos=_text(body.primitive.centre),
-            quat=_text(quat_from_rotation(body.primitive.rotation)),
-        ).attrib.update(contact)
-    for name, part in zip(_geoms(body), body.parts, strict=False):
-        ET.SubElement(asset, "mesh", name=name, vertex=_text(part.ravel()))
-        geom = ET.SubElement(element, "geom", name=name, type="mesh", mesh=name)
-        geom.attrib.update(contact)
 
 
 def _add_photographed(
@@ -333,8 +282,8 @@ def _add_camera(world: ET.Element, name: str, T: Pose, fovy: float | None = None
         world,
         "camera",
         name=name,
-        pos=_text(T[:3, 3]),
-        quat=_text(quat_from_rotation(T[:3, :3] @ _FLIP)),
+        pos=numbers(T[:3, 3]),
+        quat=numbers(quat_from_rotation(T[:3, :3] @ _FLIP)),
     )
     if fovy is not None:
         element.set("fovy", repr(fovy))
@@ -424,6 +373,8 @@ def _details(
         "T_scene_table": template.T_world_table.tolist(),
         "workspace": {"low": found.low.tolist(), "high": found.high.tolist()},
         "objects": {b.name: _object(b) for b in found.bodies},
+        # What the capture has and the scene lacks, and why.
+        "missing": dict(found.missing),
         "pictures": {
             "used": len(found.frames),
             "held_out": [f.name for f in found.held_out],
@@ -472,6 +423,9 @@ def _object(body: Body) -> dict[str, Any]:
         "mass_kg": body.mass.kg,
         "mass_kg_between": [body.mass.low_kg, body.mass.high_kg],
         "mass_source": body.mass.source,
+        "inertia_kg_m2": list(body.moments.kg_m2),
+        "inertia_kg_m2_between": [list(body.moments.low_kg_m2), list(body.moments.high_kg_m2)],
+        "inertia_source": body.moments.source,
     }
 
 
@@ -482,7 +436,3 @@ def _round(value: float) -> float:
 def _child(root: ET.Element, tag: str) -> ET.Element:
     found = root.find(tag)
     return ET.SubElement(root, tag) if found is None else found
-
-
-def _text(values: Any, digits: int = 7) -> str:
-    return " ".join(f"{float(v):.{digits}g}" for v in values)

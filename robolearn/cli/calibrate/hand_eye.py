@@ -99,6 +99,7 @@ def _document(found: HandEyeCalibrated) -> dict[str, Any]:
         "held_out": {
             "position_m": result.held_out_m,
             "rotation_deg": math.degrees(result.held_out_rad),
+            **({"reprojection_px": found.held_out_px} if found.names else {}),
         },
         "methods": {
             m.name: {"position_m": m.distance_m, "rotation_deg": math.degrees(m.distance_rad)}
@@ -126,6 +127,7 @@ def _show(found: HandEyeCalibrated) -> None:
         f"left over    {1e3 * result.rms_m:.2f} mm, {math.degrees(result.rms_rad):.3f} degrees of"
         f" the board's pose; {1e3 * result.held_out_m:.2f} mm,"
         f" {math.degrees(result.held_out_rad):.3f} degrees where a pose was left out"
+        + (f", {found.held_out_px:.2f} px of its picture" if found.names else "")
     )
     used = found.poses - len(result.outliers) - len(result.copies)
     say(f"poses        {used} of {found.poses} believed")

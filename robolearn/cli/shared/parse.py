@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import logging
+import math
 import os
 import re
 import sys
@@ -114,6 +115,11 @@ def _option_names(kind: type[Any]) -> list[str]:
         group = dataclasses.is_dataclass(types[f.name])
         names += _option_names(types[f.name]) if group else [f.name]
     return names
+
+
+def finite(value: float) -> float | None:
+    """JSON knows no NaN."""
+    return value if math.isfinite(value) else None
 
 
 def print_json(value: Any) -> None:

@@ -13,6 +13,7 @@ from robolearn.capture.board_views import (
     HandEyePairs,
     board_views,
     hand_eye_pairs,
+    held_out_px,
     lens_of,
     lens_problem,
     unseen_problem,
@@ -53,7 +54,11 @@ def calibrate_hand_eye_pictures(folder: Path, camera: str = "") -> HandEyeCalibr
         raise DataError(_nothing(capture, wanted, len(seen), len(frames)))
     result = calibrated(capture, found)
     notes = [note, *(f.what for f in report.findings), *result.notes, depth]
-    return replace(result, notes=tuple(text for text in notes if text))
+    return replace(
+        result,
+        notes=tuple(text for text in notes if text),
+        held_out_px=held_out_px(result.found, found, lens),
+    )
 
 
 def calibrated(capture: Capture, found: HandEyePairs) -> HandEyeCalibrated:

@@ -4,6 +4,7 @@ that lies on the table.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
@@ -24,10 +25,13 @@ from robolearn.calibration.boards import (
     Placed,
     View,
     different,
+    held_out_px,
     intrinsics,
     on_table,
     place,
+    place_held_out_px,
 )
+from robolearn.calibration.place_error import PlaceError, lens_covariance, place_error
 from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.files import write_atomic
 from robolearn.geometry import Pose
@@ -56,12 +60,19 @@ class CameraListener:
 class CameraCalibrated:
     """A camera's lens with what is left over of it, its place in the table's frame, and in the
     base's where the cell has a table.
+
+    ``place_error``: standard errors of the place. ``held_out_px``: how far corners lie from where
+    they are seen by a lens that their pictures did not tell (NaN: the lens was kept), and
+    ``place_held_out_px`` those on the table by a place that the others tell, RMS.
     """
 
     camera: str
     lens: Intrinsics
     placed: Placed
     T_base_camera: Pose | None
+    place_error: PlaceError
+    held_out_px: float
+    place_held_out_px: float
 
 
 def calibrate_camera(
@@ -80,13 +91,21 @@ def calibrate_camera(
     cell = load_cell(config)
     camera = _camera(cell, options.camera)
     finder = BoardFinder(_board(options, cell))
-    lens = _lens(options, camera, finder, listener)
+    lens, views = _lens(options, camera, finder, listener)
     points, pixels = on_table(_lying(options, camera, finder, listener), at, options.height_m)
     placed = place(points, pixels, lens.focal_px, lens.centre_px, lens.distortion)
     T_base_camera = None
     if cell.T_base_table is not None:
         T_base_camera = cell.T_base_table @ placed.lens.T_table_camera
-    return CameraCalibrated(camera.stream.name, lens, placed, T_base_camera)
+    return CameraCalibrated(
+        camera.stream.name,
+        lens,
+        placed,
+        T_base_camera,
+        place_error(points, pixels, lens, placed, lens_covariance(lens, views)),
+        held_out_px(views, (camera.stream.width, camera.stream.height)) if views else math.nan,
+        place_held_out_px(points, pixels, placed.lens),
+    )
 
 
 def store_lens(config: Path, found: CameraCalibrated) -> None:
@@ -131,20 +150,22 @@ def _board(options: CameraOptions, cell: CellConfig) -> Board:
 
 def _lens(
     options: CameraOptions, camera: CameraConfig, finder: BoardFinder, listener: CameraListener
-) -> Intrinsics:
+) -> tuple[Intrinsics, list[View]]:
+    """The lens, and the pictures of the board that told it (none: it is kept)."""
     size = (camera.stream.width, camera.stream.height)
     if options.keep_lens:
         known = camera.lens
         if known is None:
             raise ConfigError(f"keep_lens: camera '{camera.stream.name}' has no lens to keep")
-        return Intrinsics(known.focal_px, known.centre_px, known.distortion, 0.0, (), (0.0, 0.0))
+        kept = (known.focal_px, known.centre_px, known.distortion)
+        return Intrinsics(*kept, 0.0, (), (0.0, 0.0)), []
     if options.pictures is not None:
         views = [v for image in _pictures(options.pictures, size) if (v := finder.find(image))]
     else:
         views = _live_views(options, camera, finder, listener)
     if listener.on_found is not None:
         listener.on_found(len(views))
-    return intrinsics(views, size)
+    return intrinsics(views, size), views
 
 
 def _lying(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from robolearn.errors import ConfigError, DataError
 class HandEyeCalibrated:
     """The camera's place from so many ``poses``; ``exchanged``: outliers that fit each other's
     place in the list; ``notes``: what fits and is hardly meant; ``names``: the pictures of the
-    poses, where there are some.
+    poses, where there are some; ``held_out_px``: RMS distance of the board's corners in them from
+    where pictures of other places predict them (NaN: there are none).
     """
 
     found: HandEye
@@ -23,6 +25,7 @@ class HandEyeCalibrated:
     exchanged: tuple[tuple[int, int], ...]
     notes: tuple[str, ...]
     names: tuple[str, ...] = ()
+    held_out_px: float = math.nan
 
     def name(self, row: int) -> str:
         """What people call a pose."""

@@ -140,7 +140,9 @@ def _objects(found: Verified) -> str:
         [r.name, f"{iou[r.name]:.3f}", f"{r.moved_mm:.2f} mm", f"{r.turned_deg:.2f}"]
         for r in found.rested
     ]
-    return table(
+    rows += [[f"{name}: not in the scene", "", "", ""] for name in found.missing]
+    why = "".join(note(f"{name} is missing: {text}") for name, text in found.missing.items())
+    return why + table(
         ["object", "silhouette, IoU", "moved when let go", "turned [degrees]"],
         rows,
         "Silhouettes: median over the pictures that show the object. Moved: within a second, from"

@@ -30,6 +30,11 @@ class Reconstructed:
         return list(self.scene.config.provenance.details["assumed"])
 
     @property
+    def missing(self) -> dict[str, str]:
+        """Things of the capture that are not in the scene, and why."""
+        return dict(self.found.missing)
+
+    @property
     def said(self) -> list[str]:
         """What a person should know."""
         return list(self.scene.config.provenance.details["said"])
@@ -50,6 +55,8 @@ def reconstruct(
     table scene of the arm that capture.yaml names, or no robot). A reconstructed scene in ``out``
     is replaced. ``coacd_s``: what CoACD may take per object that is no box, cylinder or sphere [s];
     0: it is not asked. ``on_note``: told in a sentence what was found.
+
+    A thing of which nothing can be made is ``missing`` and leaves the others alone.
 
     Errors: ConfigError, DataError, SceneError with what to do; nothing is written then.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +15,11 @@ from robolearn.arms.models import UR5E
 from robolearn.capture.check import check_capture
 from robolearn.capture.clocks import read_record
 from robolearn.capture.folder import read_capture
+from robolearn.cli.main import main
 from robolearn.errors import RobolearnError
 from robolearn.geometry import Pose, pose, pose_error, rot_x
 from robolearn.operations.capture.hand_eye import calibrate_hand_eye_pictures
+from robolearn.operations.cell.hand_eye import HandEyeCalibrated
 from tests.robolearn.capture.armed import T_TOOL_CAMERA, change, rewrite, shots, write
 
 
@@ -41,14 +44,36 @@ def _said(folder: Path) -> str:
     return " | ".join(told)
 
 
-def test_a_good_capture_is_calibrated_without_a_word(good: Path) -> None:
+@pytest.fixture(scope="module")
+def done(good: Path) -> HandEyeCalibrated:
+    return calibrate_hand_eye_pictures(good)
+
+
+def test_a_good_capture_is_calibrated_without_a_word(good: Path, done: HandEyeCalibrated) -> None:
     assert [f.what for f in check_capture(read_capture(good)).findings] == []
-    done = calibrate_hand_eye_pictures(good)
     assert done.found.outliers == ()
     assert done.notes == ("lens given",)
     distance, angle = pose_error(done.found.T_parent_camera, T_TOOL_CAMERA)
     assert distance < 0.001
     assert np.degrees(angle) < 0.1
+    assert np.isfinite(done.found.held_out).all()
+
+
+def test_what_pictures_of_other_places_predict_is_told_in_pixels(
+    good: Path, done: HandEyeCalibrated, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Corners of drawn pictures are found to a few hundredths.
+    assert 0.02 < done.held_out_px < 1.0
+    # The arm says half a millimetre otherwise than it stood: some pixels at this distance.
+    shaken = tmp_path / "shaken"
+    shutil.copytree(good, shaken)
+    rng = np.random.default_rng(0)
+    _poses(shaken, lambda k, T: T @ pose(None, 0.0008 * rng.normal(size=3)))
+    assert main(["calibrate", "handeye", str(shaken), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["held_out"]
+    assert told["reprojection_px"] > 2 * done.held_out_px
+    # By hand: so many millimetres at the board's distance.
+    assert told["position_m"] > 2 * done.found.held_out_m
 
 
 def _poses(folder: Path, edit: Callable[[int, Pose], Pose]) -> None:

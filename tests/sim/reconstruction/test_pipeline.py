@@ -87,7 +87,14 @@ def test_the_scene_loads_rests_and_says_what_it_is(
     assert report.provenance == "reconstructed"
     assert set(report.moving_kg) == {t.name for t in world.things}
     details = scene.config.provenance.details
-    assert [a["what"] for a in details["assumed"]] == ["friction of every object"]
+    moments = [f"inertia of {t.name}" for t in world.things]
+    assert [a["what"] for a in details["assumed"]] == [*moments, "friction of every object"]
+    for entry in details["objects"].values():
+        low, high = entry["inertia_kg_m2_between"]
+        assert (np.array(low) < entry["inertia_kg_m2"]).all()
+        assert (np.array(high) > entry["inertia_kg_m2"]).all()
+        assert "spread evenly" in entry["inertia_source"]
+    assert details["missing"] == {}
     assert set(details["objects"]) == {t.name for t in world.things}
     assert len(details["pictures"]["held_out"]) == 2
     # Everything stays where it was found.

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from robolearn.errors import SceneError
-from sim.reconstruction.template import arm_template
+from sim.reconstruction.mjcf.template import arm_template
 from sim.scene.load import load_scene
 from sim.scene.overrides import by_hand_sentences
 from sim.scene.package import replaced_package, require_replaceable

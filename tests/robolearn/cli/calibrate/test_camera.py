@@ -44,15 +44,34 @@ def test_the_command_writes_the_lens_and_refuses_what_is_too_little(studio, tmp_
     assert max(pose_error(lens.T_table_camera, studio.T_table_camera)) < 0.006
     np.testing.assert_allclose(told["position_m"], lens.position_m, atol=1e-5)
     assert np.array(told["T_base_camera"]).shape == (4, 4)
+    # How well every number is known, and what pictures say that had no part in it.
+    for name, count in (("focal", 2), ("centre", 2)):
+        assert 0 < min(told[f"{name}_error_px"]) < max(told[f"{name}_error_px"]) < 5.0
+        assert len(told[f"{name}_px"]) == count
+    assert len(told["distortion_error"]) == 4
+    assert 0 < max(told["distortion_error"]) < 0.1
+    off_m = np.abs(np.array(told["position_m"]) - studio.T_table_camera[:3, 3])
+    assert (off_m < 4 * np.array(told["position_error_m"])).all()
+    assert max(told["position_error_m"]) < 0.005
+    assert 0 < max(told["rotation_error_deg"]) < 0.5
+    assert told["rms_px"] < told["held_out_px"] < 0.5
+    assert 0 < told["place_held_out_px"] < 0.5
     assert "# mine" in config.read_text()
     # The lens that is there, and only the place.
     assert main([*words, "--keep-lens"]) == 0
     kept = json.loads(capsys.readouterr().out)
     np.testing.assert_allclose(kept["position_m"], told["position_m"], atol=1e-4)
+    assert [kept[k] for k in ("focal_error_px", "distortion_error", "held_out_px")] == [None] * 3
+    assert 0 < max(kept["position_error_m"]) < max(told["position_error_m"])
+    assert main([*plain, "--keep-lens"]) == 0
+    assert "as it was: nothing here says how well it is known" in capsys.readouterr().out
     assert main([*plain, "--pictures", str(pictures)]) == 0
     out = capsys.readouterr().out
     assert "the board was found in 9 picture(s)" in out
     assert "px in 9 view(s), the worst" in out
+    assert "px in views that were left out" in out
+    for what in ("centre        ", "distortion    k1 ", "place         "):
+        assert f"\n{what}" in out
     for wrong, why in (
         (["--pictures", str(alike)], "at least"),
         (["--pictures", str(tmp_path)], "1 picture(s)"),
