@@ -133,11 +133,18 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ResetReport:
-    """Requested and achieved start of an episode."""
+    """Requested and achieved start of an episode.
+
+    ``standard_errors``: how far off ``achieved`` may be, by signal, of the position [m] and of the
+    rotation [rad]; what is not in it is exact, or nobody knows.
+    """
 
     requested: Condition
     achieved: Signals
     note: str = ""
+    standard_errors: Mapping[str, tuple[float, float]] = field(
+        default_factory=dict[str, tuple[float, float]]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,3 +334,8 @@ class TrialRecord:
     tolerance: Mapping[str, float] = field(default_factory=dict[str, float])
     # As "mujoco 3.8.1, numpy 1.26.4, ..."; empty: a real world, or an earlier release.
     libraries: str = ""
+    # How far off ``achieved`` may be by the word of what measured it (signal -> position [m],
+    # rotation [rad], standard deviations); of what is not in it nobody said.
+    standard_errors: Mapping[str, tuple[float, ...]] = field(
+        default_factory=dict[str, tuple[float, ...]]
+    )

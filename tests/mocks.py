@@ -48,8 +48,11 @@ class PointEnv:
     spec = SPEC
     capabilities = Capabilities(True, True, True)
 
-    def __init__(self, goal_x: float = 10.0) -> None:
+    def __init__(
+        self, goal_x: float = 10.0, errors: Mapping[str, tuple[float, float]] | None = None
+    ) -> None:
         self.goal_x, self.t_ns, self.closed = goal_x, 0, False
+        self.errors = errors or {}
         self.xy = np.zeros(2)
         self.commands: list[Command] = []
         self._sent: list[Command] = []
@@ -59,7 +62,7 @@ class PointEnv:
         self.xy = np.array(condition.poses[TOOL])
         self.t_ns = 1_000_000_000
         self.commands.clear()
-        return ResetReport(condition, {TOOL: self.xy.copy()})
+        return ResetReport(condition, {TOOL: self.xy.copy()}, standard_errors=self.errors)
 
     def now_ns(self) -> int:
         return self.t_ns

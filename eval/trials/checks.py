@@ -4,6 +4,8 @@ names can be shown.
 
 from __future__ import annotations
 
+import math
+
 from robolearn.data.names import steering
 from robolearn.types import TrialRecord
 
@@ -25,10 +27,16 @@ def unshowable(record: TrialRecord) -> str:
 
 
 def contradiction(record: TrialRecord) -> str:
-    """What a simulated trial says against itself, in words; empty: nothing.
+    """What a trial says against itself, in words; empty: nothing.
 
     A digest only shows that a row is as somebody wrote it. Tables of earlier releases have none.
     """
+    for signal, error in record.standard_errors.items():
+        if len(error) != 2 or not all(0.0 <= v < math.inf for v in error):
+            return (
+                f"the standard error of '{signal}' is {list(error)}; expected that of the position"
+                " [m] and of the rotation [rad], two numbers of at least 0"
+            )
     if record.kind != "sim" or record.status != "finished":
         return ""
     if record.reason == SUCCESS and not record.success:

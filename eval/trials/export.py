@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from eval.trials.rows import JSON_COLUMNS
 from robolearn.files import replacing
 from robolearn.types import TrialRecord
 
@@ -56,4 +57,4 @@ def _fixed() -> list[str]:
 
 def _cell(record: TrialRecord, name: str) -> Any:
     value = getattr(record, name)
-    return json.dumps(value, sort_keys=True) if name in ("achieved", "tolerance") else value
+    return json.dumps(value, sort_keys=True) if name in JSON_COLUMNS else value

@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval.trials.rows import COLUMNS, FILE_NAME, SINCE_3, reading, record_of, select, version_of
+from eval.trials.rows import COLUMNS, FILE_NAME, LACKED, reading, record_of, select, version_of
 from eval.trials.table import read_trials
 from robolearn.errors import StoreError
 from robolearn.types import TrialRecord
 
-# Tables of version 1 and what came before are small: they are read as a whole.
-_PAGED = {3: (), 2: SINCE_3}
 _GROUPS = ("policy", "env", "kind", "variant", "status")
 
 
@@ -58,7 +56,8 @@ def trial_count(folder: Path) -> int:
 def trial_tallies(folder: Path) -> tuple[Tally, ...]:
     """The trials of a folder, counted; rows are not checked against their digests."""
     path = folder / FILE_NAME
-    if not path.is_file() or _version(path) not in _PAGED:
+    # Tables of version 1 and what came before are small: they are read as a whole.
+    if not path.is_file() or _version(path) not in LACKED:
         return _counted(read_trials(folder))
     names = ", ".join(_GROUPS)
     with reading(path) as db:
@@ -80,7 +79,7 @@ def trial_page(
         raise StoreError(f"expected an offset of at least 0 and a limit of at least 1, got {offset}"
                          f" and {limit}")  # fmt: skip
     path = folder / FILE_NAME
-    if not path.is_file() or _version(path) not in _PAGED:
+    if not path.is_file() or _version(path) not in LACKED:
         every = [
             (n, r)
             for n, r in enumerate(read_trials(folder), 1)
@@ -102,7 +101,7 @@ def _version(path: Path) -> int:
 def _page(
     db: sqlite3.Connection, path: Path, offset: int, limit: int, wanted: dict[str, str]
 ) -> TrialPage:
-    without = _PAGED[version_of(db, path)]
+    without = LACKED[version_of(db, path)]
     names = tuple(name for name in COLUMNS if name not in without)
     given = {k: v for k, v in wanted.items() if v}
     where = " AND ".join(f"{name} = ?" for name in given)

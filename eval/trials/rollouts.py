@@ -272,6 +272,7 @@ class ChunkRunner:
             duration_s=result.duration_s,
             started=started,
             achieved=achieved_start(result.reset),
+            standard_errors=start_errors(result.reset),
             metrics=metrics,
         )
 
@@ -283,6 +284,11 @@ def achieved_start(reset: ResetReport) -> dict[str, tuple[float, ...]]:
         for name in reset.requested.poses
         if name in reset.achieved
     }
+
+
+def start_errors(reset: ResetReport) -> dict[str, tuple[float, float]]:
+    """How far off that may be, of what was measured by something that says so."""
+    return {n: e for n, e in reset.standard_errors.items() if n in achieved_start(reset)}
 
 
 def utc_now() -> str:

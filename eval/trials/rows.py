@@ -11,7 +11,7 @@ import os
 import sqlite3
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from eval.trials import old_tables
 from eval.trials.checks import contradiction, unshowable
@@ -19,7 +19,7 @@ from robolearn.errors import DataError, StoreCorruptError, StoreError
 from robolearn.types import TrialRecord
 
 FILE_NAME = "trials.sqlite"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 COLUMNS = {
     "policy": "TEXT NOT NULL",
     "policy_hash": "TEXT NOT NULL",
@@ -54,10 +54,11 @@ COLUMNS = {
     "metrics": "TEXT NOT NULL",
     "code": "TEXT NOT NULL",
     "libraries": "TEXT NOT NULL",
+    "standard_errors": "TEXT NOT NULL",
     "batch": "INTEGER NOT NULL CHECK (batch >= 1)",
     "digest": "TEXT NOT NULL",
 }
-JSON_COLUMNS = ("achieved", "tolerance", "metrics")
+JSON_COLUMNS = ("achieved", "tolerance", "metrics", "standard_errors")
 KEY = (
     *("policy_hash", "env_hash", "engine", "suite", "condition", "variant", "seed", "judge"),
     *("code", "libraries", "batch"),
@@ -66,8 +67,12 @@ NUMBERS = ("score", "final_progress", "return_", "duration_s")
 # A clip is made afterwards, and a digest cannot hold itself.
 UNSIGNED = ("video", "digest")
 _SIGNED = tuple(name for name in COLUMNS if name not in UNSIGNED)
-# What tables of version 2 did not have.
-SINCE_3 = ("libraries",)
+# What tables of earlier versions did not have, by version.
+LACKED: Mapping[int, tuple[str, ...]] = {
+    2: ("libraries", "standard_errors"),
+    3: ("standard_errors",),
+    SCHEMA_VERSION: (),
+}
 
 
 def select(names: Sequence[str]) -> str:
@@ -82,6 +87,7 @@ def row_values(number: int, record: TrialRecord) -> tuple[Any, ...]:
         raise DataError(f"trial {number} cannot be written: {odd}")
     numbers = {k: float(getattr(record, k)) for k in NUMBERS} | dict(record.metrics)
     numbers |= {k: math.fsum(v) for k, v in record.achieved.items()} | dict(record.tolerance)
+    numbers |= {f"error of {k}": math.fsum(v) for k, v in record.standard_errors.items()}
     bad = [k for k, v in numbers.items() if not math.isfinite(v)]
     if bad:
         raise DataError(
@@ -120,12 +126,30 @@ def record_of(row: Sequence[Any], path: Path, names: Sequence[str]) -> TrialReco
             " written: it was edited. Restore the file from a copy, or evaluate again"
         )
     values |= {
-        name: old_tables.mapping_of(values[name], name, row[0], path) for name in JSON_COLUMNS
+        name: old_tables.mapping_of(values[name], name, row[0], path)
+        for name in JSON_COLUMNS
+        if name in values
     }
-    values["achieved"] = {k: tuple(v) for k, v in values["achieved"].items()}
+    for name in ("achieved", "standard_errors"):
+        values[name] = _numbers(values.get(name, {}), name, row[0], path)
     values["commit"], values["success"] = values.pop("commit_"), bool(values["success"])
     del values["digest"]
     return consistent(row[0], TrialRecord(**values), path)
+
+
+def _numbers(
+    found: Mapping[str, Any], name: str, number: int, path: Path
+) -> dict[str, tuple[float, ...]]:
+    """Lists of numbers by signal."""
+    for signal, value in found.items():
+        if not isinstance(value, list) or not all(
+            isinstance(v, int | float) for v in cast("list[Any]", value)
+        ):
+            raise StoreCorruptError(
+                f"'{path}': '{name}' of trial {number} is no list of numbers for '{signal}'."
+                " Restore the file from a copy, or evaluate again"
+            )
+    return {signal: tuple(value) for signal, value in found.items()}
 
 
 def consistent(number: int, record: TrialRecord, path: Path) -> TrialRecord:

@@ -27,8 +27,8 @@ from eval.trials.rows import (
     COLUMNS,
     FILE_NAME,
     KEY,
+    LACKED,
     SCHEMA_VERSION,
-    SINCE_3,
     UNSIGNED,
     consistent,
     readable_error,
@@ -268,7 +268,7 @@ def _read_version(db: sqlite3.Connection, path: Path, version: int) -> tuple[Tri
             consistent(number, r, path)
             for number, r in enumerate(old_tables.table_rows(found, path), 1)
         )
-    return _read(db, path, without=SINCE_3 if version == 2 else ())
+    return _read(db, path, without=LACKED[version])
 
 
 def _read(

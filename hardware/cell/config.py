@@ -228,6 +228,15 @@ class CellConfig:
         rates = {c.stream.name: c.stream.rate_hz for c in self.cameras}
         return tuple(t.signal(name, rates) for name, t in self.trackers.items())
 
+    @property
+    def standard_errors(self) -> dict[str, tuple[float, float]]:
+        """How far off the poses of trackers may be, by signal [m, rad]; of those that say it."""
+        return {
+            name: (tracked.standard_error.position_m, tracked.standard_error.rotation_rad)
+            for name, tracked in self.trackers.items()
+            if tracked.standard_error is not None
+        }
+
     def robot_builder(self) -> Callable[[], Robot]:
         """Picklable builder of the robot."""
         driver = self.driver_config()

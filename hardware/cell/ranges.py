@@ -175,6 +175,11 @@ RANGES: Mapping[str, Mapping[str, Range]] = {
         "clock_offset_s": Range(-1e10, 1e10, "s"),
         "latency_s": _LATENCY,
     },
+    # What is less exact is no measurement of a start.
+    "StandardError": {
+        "position_m": Range(0.0, 0.02, "m"),
+        "rotation_rad": Range(0.0, 0.3, "rad"),
+    },
     "PlausibleMotion": {
         "max_speed": Range(0.01, 10.0, "m/s"),
         "max_acceleration": Range(0.1, 500.0, "m/s^2"),

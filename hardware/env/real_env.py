@@ -217,7 +217,7 @@ class RealEnv:
             self.hold()
             raise
         text = "; ".join(t for t in (note, ", ".join(o.text() for o in offsets)) if t)
-        return ResetReport(condition, achieved, text)
+        return ResetReport(condition, achieved, text, self.config.standard_errors)
 
     def watch(self, condition: Condition) -> Observation:
         """Begin an episode in which nothing is moved: the arm holds, streams and score start; of

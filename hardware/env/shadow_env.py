@@ -48,7 +48,8 @@ class ShadowEnv:
         achieved = self._env.watch(condition)
         self.deviations = []
         found = {n: achieved.value(n) for n in condition.poses if n in achieved.samples}
-        return ResetReport(condition, found, "taken as it stands (shadow)")
+        errors = self._env.config.standard_errors
+        return ResetReport(condition, found, "taken as it stands (shadow)", errors)
 
     def now_ns(self) -> int:
         """The monotonic clock."""

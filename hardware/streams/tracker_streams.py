@@ -21,13 +21,25 @@ _POSE_UNIT = "m, quaternion wxyz"
 
 
 @dataclass(frozen=True, slots=True)
+class StandardError:
+    """How far off a measured pose may be: standard deviations against where the object is."""
+
+    # Of every coordinate of its position [m].
+    position_m: float
+    # Of its rotation about every axis [rad].
+    rotation_rad: float
+
+
+@dataclass(frozen=True, slots=True)
 class TrackedConfig:
-    """One tracked object; exactly one of both."""
+    """One tracked object; by either ``udp`` or ``tags``."""
 
     # By a tracking system that sends datagrams.
     udp: UdpTrackerConfig | None = None
     # By its tags in a camera's picture.
     tags: TagTrackerConfig | None = None
+    # How exact it is: trials keep it, ``evaluate --like`` draws starts by it; null: nobody knows.
+    standard_error: StandardError | None = None
 
     def __post_init__(self) -> None:
         if (self.udp is None) == (self.tags is None):

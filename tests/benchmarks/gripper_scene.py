@@ -27,6 +27,7 @@ from robolearn.operations.evaluate_options import EvaluateOptions
 from robolearn.operations.scenes.recorded_gripper import recorded_gripper
 from robolearn.operations.suites import world_label
 from robolearn.operations.trial.like import LikeOptions, evaluate_like
+from robolearn.operations.trial.start_noise import StartNoise
 from robolearn.operations.trust.options import Beside
 from robolearn.operations.trust.trials import trust_of_trials
 from sim.identification.gripper_motion import gripper_document
@@ -104,7 +105,7 @@ def main(folder: Path, starts: int = 20, rollouts: int = 2) -> None:
         [run for run in runs if run.name in AGAIN],
         of_starts(folder / "real", folder / "first", STARTS),
         folder / "again", replace(options, worlds=(world,)),
-        how=LikeOptions(rollouts=1, position_m=0.0, angle_rad=0.0, real_world=world),
+        how=LikeOptions(rollouts=1, noise=StartNoise(0.0, 0.0), real_world=world),
     )  # fmt: skip
     scenes = {"before": task.scene, "after": str(folder / "identified"), "gripper": scene}
     report(folder, world, scenes, starts)

@@ -27,6 +27,7 @@ from robolearn.cli.main import main as command
 from robolearn.operations.evaluate import evaluate
 from robolearn.operations.evaluate_options import EvaluateOptions
 from robolearn.operations.trial.like import LikeOptions, evaluate_like
+from robolearn.operations.trial.start_noise import StartNoise
 from robolearn.operations.trust.trials import trust_of_trials
 from robolearn.types import TrialRecord
 from tests.benchmarks.aged_policies import aged
@@ -58,7 +59,7 @@ def repeated(folder: Path, out: Path, options: EvaluateOptions) -> Path:
     """Trials of gym-pusht once more."""
     again = folder / "again"
     runs = [folder / f"updates_{age:04d}" for age in REPEATING]
-    how = LikeOptions(rollouts=1, position_m=MOVED_M, angle_rad=0.0, real_world=REAL)
+    how = LikeOptions(rollouts=1, noise=StartNoise(MOVED_M, 0.0), real_world=REAL)
     evaluate_like(
         runs, out, again, dataclasses.replace(options, worlds=(REAL,), repeat=False), how=how
     )

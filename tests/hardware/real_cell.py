@@ -12,7 +12,7 @@ import numpy as np
 from hardware.cell.config import CellConfig
 from hardware.cell.load import load_cell
 from hardware.devices.tracker import UdpTrackerConfig
-from hardware.streams.tracker_streams import TrackedConfig
+from hardware.streams.tracker_streams import StandardError, TrackedConfig
 from hardware.supervisor.client import SupervisorClient
 from hardware.supervisor.link import SupervisorConfig, Target
 from robolearn.pusht import BLOCK, TOOL
@@ -42,10 +42,11 @@ def prompt_lab(folder, last, tracker_port=30120):
 def cell_at(address: str, **driver) -> CellConfig:
     """The lab's cell at another address."""
     cell = load_cell(CONFIG)
+    tracker = UdpTrackerConfig(address, max_age_s=1.0)
     return dataclasses.replace(
         cell,
         driver={**cell.driver, "address": address, "watchdog_hz": 2.0, **driver},
-        trackers={BLOCK: TrackedConfig(UdpTrackerConfig(address, max_age_s=1.0))},
+        trackers={BLOCK: TrackedConfig(tracker, standard_error=StandardError(0.0003, 0.0017))},
         supervisor=dataclasses.replace(PATIENT, goto_speed=2.5, goto_acceleration=12.0),
     )
 

@@ -47,9 +47,10 @@ class Args:
     real_world: str = ""
     # With --like: rollouts from every real start.
     rollouts: int = 5
-    # With --like: standard deviations of how exactly starts were measured [m], [rad].
-    start_noise_m: float = 0.3e-3
-    start_noise_rad: float = 1.7e-3
+    # With --like: standard deviations of how exactly starts were measured [m], [rad]; default: what
+    # the cell said of its trackers (standard_error), else .3 mm and 1.7 mrad, assumed.
+    start_noise_m: float | None = None
+    start_noise_rad: float | None = None
     # How chunks become commands; deploy has the same options.
     execution: Annotated[Execution, tyro.conf.arg(name="")] = field(default_factory=Execution)
     # Print one JSON document and nothing else.
@@ -109,12 +110,13 @@ def main(argv: list[str]) -> int:
 
 def _like(args: Args, like: Path) -> int:
     from robolearn.operations.trial.like import LikeOptions, evaluate_like
+    from robolearn.operations.trial.start_noise import StartNoise
 
     runs = (*args.runs, *args.server)
     if not runs:
         raise ConfigError("give the policies: run directories, or --server ws://HOST:PORT")
-    noise = (args.start_noise_m, args.start_noise_rad)
-    how = LikeOptions(args.rollouts, *noise, args.real_world)
+    noise = StartNoise(args.start_noise_m, args.start_noise_rad)
+    how = LikeOptions(args.rollouts, noise, args.real_world)
     with progress("evaluate", None, quiet=args.json) as advance:
 
         def show(p: Progress) -> None:

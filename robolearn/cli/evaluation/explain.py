@@ -47,9 +47,10 @@ class Args:
     real_world: str = ""
     # Rollouts from every real start, in every world.
     rollouts: int = 5
-    # Standard deviations of how exactly starts were measured [m], [rad].
-    start_noise_m: float = 0.3e-3
-    start_noise_rad: float = 1.7e-3
+    # Standard deviations of how exactly starts were measured [m], [rad]; as 'evaluate --like' has
+    # them.
+    start_noise_m: float | None = None
+    start_noise_rad: float | None = None
     # Worker processes; 0: in this process.
     workers: int = 1
     # Environments per forward pass of a policy.
@@ -73,6 +74,7 @@ def main(argv: list[str]) -> int:
     output_folder(args.out, "--out", "simulated trials")
     from eval.report.trust.causes import causes_document, causes_lines
     from robolearn.operations.trial.like import LikeOptions
+    from robolearn.operations.trial.start_noise import StartNoise
     from robolearn.operations.trust.explain import ExplainOptions, explain
 
     with progress("explain", None, quiet=args.json) as advance:
@@ -87,7 +89,11 @@ def main(argv: list[str]) -> int:
             args.out,
             EvaluateOptions(suite=args.suite, workers=args.workers, batch=args.batch),
             args.execution,
-            LikeOptions(args.rollouts, args.start_noise_m, args.start_noise_rad, args.real_world),
+            LikeOptions(
+                args.rollouts,
+                StartNoise(args.start_noise_m, args.start_noise_rad),
+                args.real_world,
+            ),
             ExplainOptions(args.parameters, args.levels, args.by, args.seed),
             show,
         )

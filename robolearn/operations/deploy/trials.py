@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 
-from eval.trials.rollouts import achieved_start, utc_now
+from eval.trials.rollouts import achieved_start, start_errors, utc_now
 from eval.trials.table import TrialStore
 from hardware.cell.config import CellConfig
 from robolearn.data.episode import take_overs, taken_over
@@ -48,6 +48,7 @@ def blank_trial(cell: CellConfig, cell_hash: str, world: str) -> TrialRecord:
         reason="",
         commit=git_revision(),
         status="started",
+        standard_errors=cell.standard_errors,
     )
 
 
@@ -89,7 +90,10 @@ class TrialWriter:
         """The start is reached: from now on the policy is in charge."""
         self._episode, self._begin_s = episode, time.monotonic()
         self._record = dataclasses.replace(
-            self._record, note=episode.reset.note, achieved=achieved_start(episode.reset)
+            self._record,
+            note=episode.reset.note,
+            achieved=achieved_start(episode.reset),
+            standard_errors=start_errors(episode.reset),
         )
 
     def on_tick(self, tick: Tick) -> None:

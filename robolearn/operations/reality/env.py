@@ -33,7 +33,15 @@ from robolearn.operations.reality.driven_arm import DrivenArm
 from robolearn.seeding import child_seed
 from robolearn.shapes import Picture
 from robolearn.spec import EmbodimentSpec
-from robolearn.types import SAFETY_STOP, Condition, Observation, Outcome, SampleBatch, Signals
+from robolearn.types import (
+    SAFETY_STOP,
+    Condition,
+    Observation,
+    Outcome,
+    ResetReport,
+    SampleBatch,
+    Signals,
+)
 from sim.adapters.stepped import Poses, SteppedEnv
 from sim.tasks.contract import Task
 
@@ -118,6 +126,11 @@ class RealityEnv(SteppedEnv):
         poses = {name: arm.plant.true_pose(name) for name in arm.plant.object_names}
         q = arm.plant.joint_positions()
         return self._view.draw("top", width, height, q, poses, arm.opening_m)
+
+    def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
+        """Start as the condition says; what trackers told of it is as exact as the cell says."""
+        report = super().reset(condition, rng)
+        return dataclasses.replace(report, standard_errors=self._cell.standard_errors)
 
     def observe(self) -> Observation:
         """The newest samples; of a cell with ``align`` as of that camera's newest picture."""

@@ -39,8 +39,9 @@ from robolearn.operations.evaluate import (
 )
 from robolearn.operations.evaluate_options import EvaluateOptions
 from robolearn.operations.suites import aside, open_suite
-from robolearn.operations.trial.begun import Begun, go_on, measured
+from robolearn.operations.trial.begun import Begun, errors_said, go_on, measured
 from robolearn.operations.trial.planned import KEPT
+from robolearn.operations.trial.start_noise import AS_SAID, StartNoise
 from robolearn.seeding import child_seed
 from robolearn.types import Condition, TrialRecord
 
@@ -54,21 +55,14 @@ class LikeOptions:
 
     # Rollouts from the start of every real trial.
     rollouts: int = 5
-    # How exactly starts were measured, standard deviations of positions [m], angles [rad]; no cell
-    # says it of its tracker, so that these are assumed until somebody measured them.
-    position_m: float = 0.3e-3
-    angle_rad: float = 1.7e-3
+    # How exactly starts were measured.
+    noise: StartNoise = AS_SAID
     # The simulated world that stands for reality; empty: trials of a cell do.
     real_world: str = ""
 
     def __post_init__(self) -> None:
         if self.rollouts < 1:
             raise ConfigError(f"rollouts must be at least 1, got {self.rollouts}")
-        if not (0.0 <= self.position_m < 0.1 and 0.0 <= self.angle_rad < 1.0):
-            raise ConfigError(
-                "start noise: expected 0 to 0.1 m and 0 to 1 rad, got"
-                f" {self.position_m} m, {self.angle_rad} rad"
-            )
 
 
 USUAL = LikeOptions()
@@ -77,7 +71,8 @@ USUAL = LikeOptions()
 @dataclass(frozen=True, slots=True)
 class LikeResult:
     """The simulated trials; ``real``: how many real ones they are like; ``alone``: policies of the
-    real trials that were not simulated; ``drawn``: about how exact a measurement, in words.
+    real trials that were not simulated; ``drawn``: how far about the measured ones, and
+    who said so, in words.
     """
 
     trials: tuple[TrialRecord, ...]
@@ -131,7 +126,11 @@ def evaluate_like(
         go_on(
             out,
             Begun(
-                how.position_m, how.angle_rad, rolled.max_steps, done.instruction, measured(mine)
+                *how.noise.unsaid,
+                rolled.max_steps,
+                done.instruction,
+                measured(mine),
+                errors_said(mine, how.noise),
             ),
         )
         for policy in policies:
@@ -140,17 +139,8 @@ def evaluate_like(
         write_text(out / "trials.csv", to_csv(store.all()))
     tried = {p.name for p in policies}
     alone = tuple(sorted({r.policy for r in real} - tried))
-    return LikeResult(tuple(found), sum(r.policy in tried for r in real), alone, drawn_words(how))
-
-
-def drawn_words(how: LikeOptions) -> str:
-    """How far about the measured starts simulated ones were drawn, and whether anybody said so."""
-    parts = (
-        (f"{1e3 * how.position_m:g} mm", how.position_m == USUAL.position_m),
-        (f"{1e3 * how.angle_rad:g} mrad", how.angle_rad == USUAL.angle_rad),
-    )
-    words = " and ".join(f"{value} (assumed)" if usual else value for value, usual in parts)
-    return f"starts are drawn about the measured ones with {words}"
+    like_these = sum(r.policy in tried for r in real)
+    return LikeResult(tuple(found), like_these, alone, how.noise.words(mine))
 
 
 def real_trials(like: Path, world: str = "") -> list[TrialRecord]:
@@ -231,7 +221,7 @@ def _starts(
                 " began; trials of this release do"
             )
         number, before[record.condition] = before[record.condition], before[record.condition] + 1
-        found += _drawn(known[record.condition], record.achieved, suite, how, number)
+        found += _drawn(known[record.condition], record, suite, how, number)
     return tuple(found)
 
 
@@ -246,30 +236,28 @@ def _needed(suite: Suite, mine: Sequence[TrialRecord]) -> int:
 
 
 def _drawn(
-    condition: Condition,
-    achieved: Mapping[str, tuple[float, ...]],
-    suite: Suite,
-    how: LikeOptions,
-    number: int,
+    condition: Condition, record: TrialRecord, suite: Suite, how: LikeOptions, number: int
 ) -> list[Condition]:
-    measured = {**condition.poses, **achieved}
+    measured = {**condition.poses, **record.achieved}
+    said = how.noise.said(record)
+    noise = {name: said.get(name, how.noise.unsaid) for name in measured}
     found: list[Condition] = []
     for k in range(how.rollouts):
         seed = child_seed(condition.seed, "like", number, k) % 2**31
-        poses = _feasible(measured, suite, how, seed)
+        poses = _feasible(measured, noise, suite, seed)
         found.append(dataclasses.replace(condition, seed=seed, poses=poses))
     return found
 
 
 def _feasible(
-    measured: Mapping[str, tuple[float, ...]], suite: Suite, how: LikeOptions, seed: int
+    measured: Mapping[str, tuple[float, ...]],
+    noise: Mapping[str, tuple[float, float]],
+    suite: Suite,
+    seed: int,
 ) -> Mapping[str, tuple[float, ...]]:
     rng = np.random.default_rng(seed)
     for _ in range(_DRAWS):
-        poses = {
-            name: nudged(name, pose, rng, how.position_m, how.angle_rad)
-            for name, pose in measured.items()
-        }
+        poses = {name: nudged(name, pose, rng, *noise[name]) for name, pose in measured.items()}
         if not suite.problem(poses):
             return poses
     raise DataError(

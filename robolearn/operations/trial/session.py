@@ -264,6 +264,7 @@ class Successor:
             "recovered", f"slot {record.slot}: the trial had ended when its process died"
         )
         rating = rate(self.trials.locked.plan, self.operator)
+        achieved = {n: v for n, v in meta.achieved.items() if n in meta.condition.poses}
         ended = dataclasses.replace(
             record,
             status="finished",
@@ -276,7 +277,8 @@ class Successor:
             reason=meta.outcome.reason,
             episode=episode,
             note=meta.reset_note,
-            achieved={n: v for n, v in meta.achieved.items() if n in meta.condition.poses},
+            achieved=achieved,
+            standard_errors={n: e for n, e in record.standard_errors.items() if n in achieved},
             metrics={"recovered": 1.0, **rubric_figures(rating)},
         )
         if self.trials.locked.plan.score != "rubric" or rating is None:

@@ -17,7 +17,8 @@ from eval.evaluation import read_evaluation
 from eval.plain import read_mapping
 from eval.trials import refusals
 from eval.trials.old_tables import lines_of, mapping_of
-from eval.trials.rows import COLUMNS, FILE_NAME, digest_of
+from eval.trials.pages import trial_page
+from eval.trials.rows import COLUMNS, FILE_NAME, LACKED, digest_of
 from eval.trials.table import TrialStore, read_trials
 from robolearn.cli.main import main
 from robolearn.errors import DataError, RobolearnError, StoreCorruptError, StoreLockedError
@@ -175,23 +176,58 @@ def test_corrupt_metrics_in_a_table_of_version_1_name_file_and_row(tmp_path):
             read(tmp_path)
 
 
-def test_a_table_of_version_2_is_read_and_carried_over(tmp_path):
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_table_of_an_earlier_version_is_read_and_carried_over(tmp_path, version):
     rows = [record("a"), record("b", success=False, score=0.3)]
     with TrialStore(tmp_path) as store:
         store.add(rows)
-    older = tuple(name for name in COLUMNS if name != "libraries")
+    older = tuple(name for name in COLUMNS if name not in LACKED[version])
+    drop = " ".join(f"ALTER TABLE trials DROP COLUMN {name};" for name in LACKED[version])
     with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as db:
         db.executescript(
             "DROP TRIGGER ended_trials_stay; DROP INDEX one_trial;"
-            " ALTER TABLE trials DROP COLUMN libraries; PRAGMA user_version = 2;"
+            f" {drop} PRAGMA user_version = {version};"
         )
         for row in db.execute(f"SELECT id, {', '.join(older)} FROM trials").fetchall():
             digest = digest_of(row[0], dict(zip(older, row[1:], strict=True)))
             db.execute("UPDATE trials SET digest = ? WHERE id = ?", (digest, row[0]))
     assert read_trials(tmp_path) == tuple(rows)
+    assert trial_page(tmp_path).trials == tuple(rows)
+    errors = {"block/pose": (0.0005, 0.003)}
     with TrialStore(tmp_path) as store:
-        store.add([record("c", libraries="mujoco 3.8.1")])
+        store.add([record("c", libraries="mujoco 3.8.1", standard_errors=errors)])
     assert [r.libraries for r in read_trials(tmp_path)] == ["", "", "mujoco 3.8.1"]
+    assert [dict(r.standard_errors) for r in read_trials(tmp_path)] == [{}, {}, errors]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ((0.001,), "two numbers of at least 0"),
+        ((0.001, -0.1), "two numbers of at least 0"),
+        ((float("inf"), 0.1), "not finite"),
+    ],
+)
+def test_standard_errors_that_are_none_are_refused(tmp_path, error, said):
+    with TrialStore(tmp_path) as store, pytest.raises(DataError, match=said):
+        store.add([record(standard_errors={"block/pose": error})])
+
+
+@pytest.mark.parametrize("column", ["achieved", "standard_errors"])
+def test_values_of_signals_that_are_no_numbers_are_refused_with_their_row(tmp_path, column):
+    """Whoever can compute a digest can sign anything."""
+    with TrialStore(tmp_path) as store:
+        store.add([record()])
+    names = tuple(COLUMNS)
+    with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as db:
+        db.execute("DROP TRIGGER ended_trials_stay")
+        for odd in ('{"block/pose": 3}', '{"block/pose": ["far", 0.1]}', '{"block/pose": null}'):
+            row = db.execute(f"SELECT {', '.join(names)} FROM trials").fetchone()
+            values = {**dict(zip(names, row, strict=True)), column: odd}
+            signed = (odd, digest_of(1, values))
+            db.execute(f"UPDATE trials SET {column} = ?, digest = ?", signed)
+            with pytest.raises(StoreCorruptError, match=f"'{column}' of trial 1 is no list of num"):
+                read_trials(tmp_path)
 
 
 @pytest.mark.parametrize("depth", [300, 600, 970, 5_000])

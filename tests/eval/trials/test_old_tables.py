@@ -97,7 +97,7 @@ def test_a_table_of_version_1_is_carried_over_once_it_is_written_to(table):
             check(store.all())
     check(read_trials(table))
     db = sqlite3.connect(table / FILE_NAME)
-    assert db.execute("PRAGMA user_version").fetchone() == (3,)
+    assert db.execute("PRAGMA user_version").fetchone() == (4,)
     db.close()
 
 

@@ -208,10 +208,10 @@ def _write_until_killed(folder: Path, ready) -> None:
 def test_newer_tables_are_refused(tmp_path):
     TrialStore(tmp_path).close()
     db = sqlite3.connect(tmp_path / FILE_NAME)
-    db.execute("PRAGMA user_version = 4")
+    db.execute("PRAGMA user_version = 5")
     db.close()
     for read in (read_trials, TrialStore):
-        with pytest.raises(StoreError, match="table version 4; this release reads up to 3"):
+        with pytest.raises(StoreError, match="table version 5; this release reads up to 4"):
             read(tmp_path)
 
 

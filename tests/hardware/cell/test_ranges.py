@@ -76,6 +76,16 @@ STATED = [
 ]
 
 
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
+def test_a_lab_says_of_its_tracker_what_that_does(path):
+    """Two sections that must not read each other state one thing."""
+    cell, raw = load_cell(path), yaml.safe_load(path.read_text())
+    streamed = [name for name, tracked in cell.trackers.items() if tracked.udp is not None]
+    noise = raw["lab"]["devices"].get("tracker", {}) if streamed else {}
+    told = (noise.get("noise_xy_m"), noise.get("noise_yaw_rad"))
+    assert cell.standard_errors == dict.fromkeys(streamed, told)
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     stated=st.sampled_from(STATED),

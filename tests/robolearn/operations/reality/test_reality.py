@@ -62,6 +62,8 @@ def test_what_is_hidden_comes_from_the_seed_and_repeats() -> None:
         # The tool stands there, the tracker says where the T is with its noise.
         assert start[TOOL] == pytest.approx(wanted[TOOL], abs=1e-3)
         assert 0.0 < np.abs(start[BLOCK][:2] - wanted[BLOCK][:2]).max() < 0.002
+        errors = env.reset(env.sample_condition(5), np.random.default_rng(0)).standard_errors
+        assert errors == {BLOCK: (0.0003, 0.0017)}
         again = driven(env, 5)[1]
         assert np.array_equal(first, again)
         blocks = env.drain().signals

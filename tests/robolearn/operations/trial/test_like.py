@@ -1,6 +1,7 @@
 """Simulated trials begin where real ones really began, and pair up with them."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from robolearn.operations.evaluate_options import EvaluateOptions
 from robolearn.operations.suites import aside
 from robolearn.operations.trial import like as module
 from robolearn.operations.trial.like import LikeOptions, LikeResult, evaluate_like
+from robolearn.operations.trial.start_noise import AS_SAID, StartNoise
 from robolearn.operations.trust.trials import trust_of_trials
 from tests.episodes import small_episode
 from tests.hardware.lab import CONFIG
@@ -36,7 +38,7 @@ def short(monkeypatch):
     )
 
 
-def real_trials(folder, suite, shift=0.004, number=0):
+def real_trials(folder, suite, shift=0.004, number=0, errors=None):
     """Trials by the expert on a robot that were placed a little off; one start was tried twice."""
     simulated = by_the_expert()
     with TrialStore(folder) as table:
@@ -45,6 +47,7 @@ def real_trials(folder, suite, shift=0.004, number=0):
             achieved = {"block/pose": (x + shift, y, yaw)}
             more = {"env": "cell", "env_hash": "c", "engine": "robot", "kind": "robot"}
             more |= {"code": "", "libraries": "", "achieved": achieved, "episode": f"e{number}-{i}"}
+            more |= {"standard_errors": errors or {}}
             table.add([dataclasses.replace(simulated, condition=condition.id, **more)])
 
 
@@ -65,7 +68,7 @@ def test_starts_are_the_measured_ones_and_pair_up(tmp_path, short):
     suite = load_suite(SUITE)
     real_trials(tmp_path / "real", suite)
     options = EvaluateOptions(suite=SUITE, worlds=("gym_pusht",), workers=0)
-    how = LikeOptions(rollouts=2, position_m=0.0005)
+    how = LikeOptions(rollouts=2, noise=StartNoise(position_m=0.0005))
     found = evaluate_like(["scripted"], tmp_path / "real", tmp_path / "sim", options, how=how)
     assert (len(found.trials), found.real, found.alone) == (6, 3, ())
     wanted = {c.id: c.poses["block/pose"] for c in suite.select(2)}
@@ -80,6 +83,72 @@ def test_starts_are_the_measured_ones_and_pair_up(tmp_path, short):
     ).trials == read_trials(tmp_path / "sim")
     trust = trust_of_trials([tmp_path / "real"], [tmp_path / "sim"])
     assert trust.report.tasks[0].agreement[0].conditions == 2
+
+
+@pytest.fixture
+def still(monkeypatch):
+    """Nothing is simulated: what is asked for is told, by condition."""
+    asked = {}
+
+    def evaluate(policies, worlds, conditions, *more):
+        asked.clear()
+        for condition in (c for group in conditions.values() for c in group):
+            asked.setdefault(condition.id, []).append(condition.poses["block/pose"])
+        return []
+
+    monkeypatch.setattr(module.rollouts, "evaluate", evaluate)
+    return asked
+
+
+def test_starts_are_drawn_by_what_the_cell_says_of_its_tracker(tmp_path, still):
+    """Two constants stood for every tracker: one of 4 mm was simulated with .3 mm."""
+    suite = load_suite(SUITE)
+    said = {"block/pose": (0.004, 0.0)}
+    real_trials(tmp_path / "real", suite, errors=said)
+    real_trials(tmp_path / "silent", suite)
+    options = EvaluateOptions(suite=SUITE, worlds=("gym_pusht",), workers=0)
+
+    def spread(real, noise=AS_SAID, out="sim"):
+        how = LikeOptions(rollouts=60, noise=noise)
+        found = evaluate_like(["scripted"], tmp_path / real, tmp_path / out, options, how=how)
+        return np.std(still["pusht-0001"], axis=0), found.drawn
+
+    (x, y, yaw), words = spread("real")
+    assert (x, y) == pytest.approx((0.004, 0.004), rel=0.3)
+    assert yaw == pytest.approx(0.0, abs=1e-12)
+    assert words.endswith("with 4 mm (said by the cell) and 0 mrad (said by the cell)")
+    # Who asks for something else gets it; what is not asked for stays the cell's.
+    (x, _, yaw), words = spread("real", StartNoise(position_m=0.001), "b")
+    assert (x, yaw) == pytest.approx((0.001, 0.0), rel=0.3, abs=1e-12)
+    assert words.endswith("with 1 mm and 0 mrad (said by the cell)")
+    (x, _, yaw), words = spread("silent", out="c")
+    assert (x, yaw) == pytest.approx((0.0003, 0.0017), rel=0.3)
+    assert words.endswith("with 0.3 mm (assumed) and 1.7 mrad (assumed)")
+    # A folder that was begun by one cell's word does not go on by another's, nor by none.
+    with pytest.raises(ConfigError, match=r"was measured with errors of \{\}, now \{'block/pose'"):
+        spread("real", out="c")
+    with pytest.raises(ConfigError, match=r"errors of \{'block/pose': \(0.004, 0.0\)\}, now \{\}"):
+        spread("silent")
+    # One that was begun before cells said it goes on where they still do not.
+    begun = json.loads((tmp_path / "c" / "like.json").read_text())
+    del begun["errors"]
+    (tmp_path / "c" / "like.json").write_text(json.dumps(begun))
+    spread("silent", out="c")
+    del begun["starts"]
+    (tmp_path / "c" / "like.json").write_text(json.dumps(begun))
+
+
+def test_cells_that_say_different_things_are_told_apart(tmp_path, still):
+    suite = load_suite(SUITE)
+    real_trials(tmp_path / "real", suite, errors={"block/pose": (0.002, 0.01)})
+    real_trials(tmp_path / "real", suite, number=1)
+    options = EvaluateOptions(suite=SUITE, worlds=("gym_pusht",), workers=0)
+    how = LikeOptions(rollouts=1)
+    found = evaluate_like(["scripted"], tmp_path / "real", tmp_path / "sim", options, how=how)
+    assert found.drawn == (
+        "starts are drawn about the measured ones: block/pose with 2 mm (said by the cell) and 10"
+        " mrad (said by the cell); block/pose with 0.3 mm (assumed) and 1.7 mrad (assumed)"
+    )
 
 
 def test_a_folder_goes_on_with_the_same_starts_alone(tmp_path, short):
@@ -100,10 +169,14 @@ def test_a_folder_goes_on_with_the_same_starts_alone(tmp_path, short):
         ("moved", how, r"trial 1 of pusht-0000 began at .*; give another folder"),
         (
             "real",
-            dataclasses.replace(how, position_m=0.01),
+            dataclasses.replace(how, noise=StartNoise(position_m=0.01)),
             r"noise of positions \[m\] 0\.0003, no",
         ),
-        ("real", dataclasses.replace(how, angle_rad=0.0), r"noise of angles \[rad\] 0\.0017, now"),
+        (
+            "real",
+            dataclasses.replace(how, noise=StartNoise(angle_rad=0.0)),
+            r"noise of angles \[rad\] 0\.0017, now",
+        ),
     ):
         with pytest.raises(ConfigError, match=said):
             simulated(real, odd)

@@ -28,6 +28,7 @@ from robolearn.operations.trial.report import trial_report, unblind, void_trial
 from robolearn.operations.trial.session import require_rows
 from tests.mocks import Listener
 from tests.robolearn.operations.trial.toy import (
+    ERRORS,
     STEPS,
     Life,
     Person,
@@ -47,6 +48,7 @@ def told_once(trials, person):
     store = EpisodeStore.open(trials.folder / "store")
     assert len({r.episode for r in kept}) == len(kept)
     assert {r.episode for r in kept} <= set(store.ids())
+    assert all(r.standard_errors == ERRORS and r.achieved for r in kept)
     assert not any(name in " ".join(person.heard) for name in STEPS)
     return [(r.slot, r.alias, r.condition, r.success, round(r.score, 9), r.steps) for r in kept]
 

@@ -28,6 +28,8 @@ from tests.trial_records import on_cell
 
 STEPS = {"slow": 0.01, "middling": 0.05, "fast": 0.1}
 SUITE = "toy@0123456789abcdef"
+# How exact the tool's place is by the word of its cell [m], [rad].
+ERRORS = {TOOL: (0.002, 0.0)}
 
 
 class Killed(BaseException):
@@ -101,11 +103,11 @@ class PointStage:
 
     def __init__(self, trials: OpenedTrials, recorder: EpisodeRecorder, life: Life) -> None:
         self.trials, self.recorder, self.life = trials, recorder, life
-        self.env = PointEnv(goal_x=0.5)
+        self.env = PointEnv(goal_x=0.5, errors=ERRORS)
 
     def blank(self, alias: str) -> TrialRecord:
         more = {"policy": alias, "policy_hash": "", "env": "point", "env_hash": "p"}
-        return on_cell(**more, condition="", status="started")
+        return on_cell(**more, condition="", status="started", standard_errors=ERRORS)
 
     def attempt(self, alias, condition, watchers, provenance):
         step = STEPS[self.trials.key.of(alias).name]
