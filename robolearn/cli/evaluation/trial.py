@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -15,6 +15,9 @@ from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.cli.shared.verbs import Verbs, run_verb
 from robolearn.machine.interrupt import stopped_by
 from robolearn.machine.threads import one_thread
+
+if TYPE_CHECKING:
+    from robolearn.operations.trial.on_cell import SessionResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,19 +185,30 @@ def _run(args: RunArgs) -> int:
             quiet=args.json,
         )
         return 130
-    left = result.standing.left
     if args.json:
-        print_json(
-            {"plan": result.plan, "slots": result.slots, "session": operator.finished, "left": left}
-        )
+        now = {"session": operator.finished, "left": result.standing.left}
+        compare = sum(result.uncompared.values())
+        print_json({"plan": result.plan, "slots": result.slots, **now, "uncompared": compare})
         return 0
-    after = (
-        f"{left} left: 'robolearn trial --out {args.out}' goes on"
-        if left
-        else f"all done: 'robolearn trial report {args.out} --unblind' tells the names"
-    )
-    say(f"{operator.finished} trial(s) in this session; {after}")
+    say(f"{operator.finished} trial(s) in this session; {_what_is_left(result, args.out)}")
     return 0
+
+
+def _what_is_left(result: SessionResult, out: Path) -> str:
+    """By cell, with the command that goes on there."""
+    parts: list[str] = []
+    for cell, file in result.cells.items():
+        waiting, pairs = len(result.standing.waiting[cell]), result.uncompared.get(cell, 0)
+        told = [f"{waiting} left"] if waiting else []
+        told += [f"{pairs} pair(s) to compare"] if pairs else []
+        # A plan of one cell knows where that is.
+        several = len(result.cells) > 1
+        where, on = (f" on {cell}", f" --robot {file}") if several else ("", "")
+        if told:
+            said = f"{' and '.join(told)}{where}"
+            parts.append(f"{said}: 'robolearn trial --out {out}{on}' goes on")
+    done = f"all done: 'robolearn trial report {out} --unblind' tells the names"
+    return "; ".join(parts) or done
 
 
 def _report(argv: list[str]) -> int:

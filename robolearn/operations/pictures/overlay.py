@@ -115,6 +115,11 @@ class StartOverlay:
         self._drawer.draw(condition, *_SMALLEST)
 
     @property
+    def trouble(self) -> str:
+        """Why the start that was asked for last cannot be shown, or kept as a file; "": it can."""
+        return self._trouble
+
+    @property
     def note(self) -> str:
         """What the person is told, also of what went wrong: placing goes on without it."""
         if self._condition is not None and not self._drawn:

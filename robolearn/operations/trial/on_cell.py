@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from robolearn.contracts import Agent, Subscriber
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.lock import StoreLock
 from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import ConfigError, SafetyStopError
+from robolearn.errors import ConfigError, DataError, SafetyStopError
 from robolearn.instructions import require_understood
 from robolearn.operations.builders import executed_as, is_server
 from robolearn.operations.cell.driving import HoldAtEnd
@@ -40,23 +41,36 @@ from robolearn.operations.suites import aside
 from robolearn.operations.trial.operator import TrialOperator
 from robolearn.operations.trial.options import TrialOptions
 from robolearn.operations.trial.planned import OpenedTrials, cell_hash, open_trials, trials_lock
-from robolearn.operations.trial.session import Successor, TrialSession, redacted, require_rows
+from robolearn.operations.trial.session import (
+    Successor,
+    TrialSession,
+    redacted,
+    require_rows,
+    uncompared,
+)
 from robolearn.operations.trust.permission import Permission
 from robolearn.runtime import EpisodeResult, run_episode
+from robolearn.shapes import Picture
 from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.types import Condition, TrialRecord
 
 STORE = "store"
+# So long a picture is waited for that a person should see.
+_PICTURE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """Where the trials stand after a session; ``began``: whether it planned them."""
+    """Where the trials stand after a session; ``began``: whether it planned them. ``cells``: the
+    file of each; ``uncompared``: pairs of which nobody said yet which trial was better, by cell.
+    """
 
     plan: str
     slots: int
     standing: Standing
     began: bool
+    cells: Mapping[str, str]
+    uncompared: Mapping[str, int]
 
 
 def run_trials(options: TrialOptions, operator: TrialOperator) -> SessionResult:
@@ -100,7 +114,9 @@ def _run(
     session = TrialSession(trials, stage, table, operator, options.operator)
     found = session.run(options.at_most)
     stage.env.home()
-    return SessionResult(trials.locked.hash, len(plan.slots), found, trials.began)
+    files = {name: cell.file for name, cell in plan.cells.items()}
+    missing = uncompared(trials.folder, plan, found)
+    return SessionResult(trials.locked.hash, len(plan.slots), found, trials.began, files, missing)
 
 
 @contextmanager
@@ -177,6 +193,7 @@ class CellStage:
         chosen.require_possible()
         runs = [Path(s) for s in trials.sources.values() if not is_server(s)]
         task = task_of(suite, cell, trials.robot, trials.folder, runs[0] if runs else None)
+        overlay = _overlay(stack, options.overlay, trials)
         opened = open_cell(stack, chosen, None if plan.score == "operator" else task, operator)
         env = opened.env
         devices = look_at(env, operator.told)
@@ -216,9 +233,6 @@ class CellStage:
         digest = cell_hash(trials.cell, trials.lab_seed)
         blank = blank_trial(trials.cell, digest, opened.world)
         stops = options.go_on_after_stop
-        overlay = StartOverlay.of(options.overlay, env.spec)
-        if overlay is not None:
-            stack.callback(overlay.close)
         return cls(env, trials, agents, recorder, operator, blank, provenance, stops, overlay)
 
     def blank(self, alias: str) -> TrialRecord:
@@ -254,14 +268,39 @@ class CellStage:
         )
 
     def show(self, condition: Condition) -> None:
-        """Write the camera's picture with the wanted start over it."""
+        """Write the camera's picture with the wanted start over it, or say why there is none: then
+        no picture of an earlier start stands in its place, and placing goes on without one.
+        """
         if self.overlay is None:
             return
-        seen = self.env.look().value(f"{self.overlay.camera}/image")
         path = self.trials.folder / "start.png"
-        # Anew each time: whoever places things again looks at what lies there now.
-        Drawn(self.overlay.camera, self.overlay.over(condition, seen)).write(path)
-        self.operator.told("start", f"{path} shows where things belong")
+        trouble = self._write_start(self.overlay, condition, path)
+        text = f"no picture shows where things belong: {trouble}"
+        self.operator.told("start", text if trouble else f"{path} shows where things belong")
+
+    def _write_start(self, overlay: StartOverlay, condition: Condition, path: Path) -> str:
+        """What went wrong; "" for nothing."""
+        try:
+            # Anew each time: whoever places things again looks at what lies there now.
+            path.unlink(missing_ok=True)
+            seen = self._seen(overlay.camera)
+            if seen is None:
+                return f"the camera '{overlay.camera}' has sent no picture lately"
+            wanted = overlay.over(condition, seen)
+            if not overlay.trouble:
+                Drawn(overlay.camera, wanted).write(path)
+        except (OSError, ConfigError) as error:
+            return str(error)
+        return overlay.trouble
+
+    def _seen(self, camera: str) -> Picture | None:
+        """The newest picture; None where none comes."""
+        deadline = time.monotonic() + _PICTURE_S
+        while True:
+            sample = self.env.look().samples.get(f"{camera}/image")
+            if sample is not None or time.monotonic() > deadline:
+                return None if sample is None else sample.value
+            time.sleep(0.02)
 
     def keep(self) -> str:
         """Commit the recording; returns its id."""
@@ -289,6 +328,21 @@ class CellStage:
         if refused:
             self.operator.told("stopped", refused)
         return not refused
+
+
+def _overlay(stack: ExitStack, text: str, trials: OpenedTrials) -> StartOverlay | None:
+    """What shows the operator where things belong; ``stack`` closes it. ConfigError for a camera or
+    scene that is not there, or does not have the plan's starts; nothing is connected.
+    """
+    overlay = StartOverlay.of(text, cell_spec(trials.cell))
+    if overlay is None:
+        return None
+    stack.callback(overlay.close)
+    try:
+        overlay.require(next(iter(trials.conditions.values())))
+    except DataError as error:
+        raise ConfigError(f"overlay: '{text}' does not have the suite's starts: {error}") from error
+    return overlay
 
 
 def _source(stack: ExitStack, trials: OpenedTrials, alias: str) -> Source:

@@ -7,7 +7,6 @@ plan.yaml                         written last: from then on the plan is locked
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from eval.blinded.key import (
 from eval.blinded.plan import FILE_NAME, LockedPlan, PlannedCell, TrialPlan, lock_plan, read_locked
 from eval.blinded.schedule import aliases, schedule
 from eval.blinded.unblinded import UNBLINDED
-from eval.plain import write_mapping, write_text
+from eval.plain import read_mapping, write_mapping, write_text
 from eval.preregistration import Preregistration, plan_text
 from eval.trials.rollouts import utc_now
 from eval.trials.suites import Suite
@@ -35,7 +34,7 @@ from hardware.cell.config import CellConfig
 from hardware.cell.load import load_cell
 from robolearn.config import config_hash, differences, find_config, to_dict
 from robolearn.data.store.lock import StoreLock
-from robolearn.errors import ConfigError
+from robolearn.errors import ConfigError, DataError
 from robolearn.operations.cell.placing import require_starts
 from robolearn.operations.suites import open_suite
 from robolearn.operations.trial.options import DesignOptions, TrialOptions
@@ -110,7 +109,8 @@ def _plan(options: TrialOptions, design: DesignOptions, robot: Path, where: Path
     files = (robot, *options.cells)
     cells = {file: load_cell(file) for file in files}
     names = [cell.name for cell in cells.values()]
-    if len(set(names)) < len(files):
+    # Each keeps a file of its name, on any file system.
+    if len({_kept_cell(options.out, name).name.casefold() for name in names}) < len(names):
         raise ConfigError(f"cells need names of their own, got {names}")
     count = design.trials or suite.config.subset
     conditions = suite.select(count)
@@ -209,24 +209,36 @@ def _suite(folder: Path, plan: TrialPlan, given: Path | None) -> Suite:
 def _cell(folder: Path, plan: TrialPlan, robot: Path | None) -> tuple[CellConfig, Path]:
     if robot is None:
         if len(plan.cells) > 1:
-            raise ConfigError(
-                f"robot: the plan has the cells {', '.join(plan.cells)}; say which one"
-            )
+            raise ConfigError(f"robot: the plan has the cells {_places(plan)}; say which one")
         robot = Path(next(iter(plan.cells.values())).file)
+        if not robot.is_file():
+            raise ConfigError(
+                f"robot: the cell of the plan was described by '{robot}', which is not there; say"
+                " where it is"
+            )
     cell = load_cell(robot)
     planned = plan.cells.get(cell.name)
     if planned is None:
-        raise ConfigError(
-            f"'{robot}' is the cell '{cell.name}'; the plan has {', '.join(plan.cells)}"
-        )
+        raise ConfigError(f"'{robot}' is the cell '{cell.name}'; the plan has {_places(plan)}")
     if cell_hash(cell, planned.lab_seed) != planned.hash:
-        kept = json.loads(_kept_cell(folder, cell.name).read_text(encoding="utf-8"))
         raise ConfigError(
             f"the cell '{cell.name}' ('{robot}') is not as it was planned:"
-            f" {_listed(differences(to_dict(cell), kept, ''))}; restore it, or plan further trials"
-            " in another folder"
+            f" {_difference(cell, _kept_cell(folder, cell.name))}; restore it, or plan further"
+            " trials in another folder"
         )
     return cell, robot
+
+
+def _places(plan: TrialPlan) -> str:
+    return ", ".join(f"{name} ('{cell.file}')" for name, cell in plan.cells.items())
+
+
+def _difference(cell: CellConfig, kept: Path) -> str:
+    """In words, as far as what was kept can be read."""
+    try:
+        return _listed(differences(to_dict(cell), dict(read_mapping(kept)), ""))
+    except (OSError, DataError) as error:
+        return f"in what, '{kept.name}' would say, which cannot be read ({error})"
 
 
 def _require_design(plan: TrialPlan, options: TrialOptions) -> None:
@@ -250,6 +262,9 @@ def _require_design(plan: TrialPlan, options: TrialOptions) -> None:
         for name, value in planned.items()
         if getattr(design, name) not in (getattr(usual, name), value)
     ]
+    cells = sorted(load_cell(file).name for file in options.cells)
+    if not set(cells) <= set(plan.cells):
+        lines.append(f"cells: now also {', '.join(cells)}, planned {', '.join(plan.cells)}")
     if design.rule not in (usual.rule, plan.rule.limited(None)):
         lines.append(f"rule: now {design.rule.words()}, planned {plan.rule.words()}")
     if lines:

@@ -50,6 +50,14 @@ class TrialReport:
     complete: bool
 
     @property
+    def left(self) -> str:
+        """What is still to be done."""
+        trials, pairs = self.slots - self.done, self.pairs - self.votes
+        parts = [f"{trials} of {self.slots} trials are left"] if trials else []
+        parts += [f"{pairs} of {self.pairs} pairs are not compared"] if pairs else []
+        return " and ".join(parts)
+
+    @property
     def lines(self) -> tuple[str, ...]:
         """For a terminal."""
         whole = ", that is all" if self.complete else ""
@@ -137,9 +145,8 @@ def unblind(folder: Path, *, reason: str = "") -> Unblinded:
         key = open_key(folder, found.locked.plan.key)
         if not found.report.complete and not reason.strip() and not (folder / UNBLINDED).is_file():
             raise ConfigError(
-                f"{found.report.slots - found.report.done} of {found.report.slots} trials are left;"
-                " go on with them, or give the reason why the names must be known now (no trial"
-                " can follow then)"
+                f"{found.report.left}; go on with them, or give the reason why the names must be"
+                " known now (no trial can follow then)"
             )
         names = {p.alias: p.name for p in key.policies}
         if (folder / UNBLINDED).is_file():

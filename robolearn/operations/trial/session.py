@@ -10,8 +10,10 @@ place; one that dies after it leaves an episode, from which the successor ends t
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from eval.blinded.interim import interim
@@ -214,6 +216,19 @@ def done_pairs(plan: TrialPlan, now: Standing, cell: str | None = None) -> list[
         if slot.number in now.done and cell in (None, slot.cell):
             blocks.setdefault(slot.block, []).append(slot)
     return [(b[0], b[1]) for b in blocks.values() if len(b) == 2]
+
+
+def uncompared(folder: Path, plan: TrialPlan, now: Standing) -> dict[str, int]:
+    """How many pairs are there that nobody compared, by cell; cells without any are left out."""
+    if not plan.pairs:
+        return {}
+    votes = read_votes(folder)
+    found = Counter(
+        a.cell
+        for a, b in done_pairs(plan, now)
+        if current(votes, (now.done[a.number], now.done[b.number])) is None
+    )
+    return dict(found)
 
 
 # -- what is left when a process dies ------------------------------------------------------------
