@@ -13,6 +13,7 @@ from eval.statistics.intervals import Estimate, bounded_mean, wilson
 from eval.statistics.ranking import RankAgreement, rank_agreement
 from eval.trials.table import SCORED
 from robolearn.errors import ConfigError, DataError
+from robolearn.operations.builders import run_hash_of
 from robolearn.operations.compare import pooled
 from robolearn.operations.ranking.policy_values import RANKING, RankConfig, names_of
 from robolearn.operations.ranking.question import Judging, PolicyValue, Question
@@ -129,6 +130,28 @@ def _records(trials: Trials) -> dict[str, list[TrialRecord]]:
     for record in sorted(scored, key=lambda r: (r.condition, r.seed)):
         if record.env == world:
             found.setdefault(record.policy_hash, []).append(record)
+    return _by_run(found)
+
+
+def _by_run(by_policy: Mapping[str, list[TrialRecord]]) -> dict[str, list[TrialRecord]]:
+    """By the hash of the run alone: trials that were executed otherwise than the run says (those of
+    a cell are, ``+lead_ticks=1``) are this policy's where there are no others.
+    """
+    found = {
+        digest: records for digest, records in by_policy.items() if run_hash_of(digest) == digest
+    }
+    otherwise: dict[str, list[str]] = {}
+    for digest in by_policy:
+        if run_hash_of(digest) not in found:
+            otherwise.setdefault(run_hash_of(digest), []).append(digest)
+    for run, digests in otherwise.items():
+        if len(digests) > 1:
+            names = sorted({by_policy[d][0].policy for d in digests})
+            raise DataError(
+                f"results: {', '.join(names)} are one policy, executed in {len(digests)} ways; give"
+                " results of one of them"
+            )
+        found[run] = by_policy[digests[0]]
     return found
 
 

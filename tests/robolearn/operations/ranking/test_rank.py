@@ -66,12 +66,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROBOLEARN_CACHE", str(tmp_path / "cache"))
 
 
-def results(folder: Path, runs: tuple[Path, ...], scores: dict[str, list[float]]) -> Path:
+def results(
+    folder: Path, runs: tuple[Path, ...], scores: dict[str, list[float]], how: str = ""
+) -> Path:
     with TrialStore(folder) as table:
         for run in runs:
             for k, score in enumerate(scores.get(run.name, [])):
                 found = trial(run.name, "gym_pusht", k, score, success=score >= 1.0)
-                digest = policy_hash(run)
+                digest = f"{policy_hash(run)}{how}"
                 table.add([dataclasses.replace(found, policy_hash=digest, video="", judge="")])
     return folder
 
@@ -121,6 +123,27 @@ def test_an_order_is_checked_against_trials_and_planned(
     assert "plan: round" in said
     assert main([*words, "--method", "distributional", "--json"]) == 2
     assert "values of other settings" in capsys.readouterr().out
+
+
+def test_trials_of_a_cell_are_those_of_the_run(
+    runs: tuple[Path, ...], store: Path, tmp_path: Path
+) -> None:
+    """A cell's trials are executed ahead, which is in the policy's hash: none of them counted."""
+    scores = {"bc": [0.1, 0.2], "flow": [0.9, 0.8]}
+
+    def agreed(*folders: Path) -> dict[str, float]:
+        trials = Trials(folders, by="score")
+        found = rank(runs[:2], store, tmp_path / "ranking", CONFIG, trials=trials)
+        assert found.agreement is not None
+        return {name: e.value for name, e in found.tried.items()}
+
+    ahead = results(tmp_path / "ahead", runs[:2], scores, "+lead_ticks=1")
+    assert agreed(ahead) == pytest.approx({"bc": 0.15, "flow": 0.85})
+    fast = results(tmp_path / "fast", runs[:2], {"bc": [0.3], "flow": [0.3]}, "-onnx")
+    with pytest.raises(DataError, match="are one policy, executed in 2 ways"):
+        agreed(ahead, fast)
+    plain = results(tmp_path / "plain", runs[:2], {"bc": [0.4], "flow": [0.6]})
+    assert agreed(ahead, fast, plain) == pytest.approx({"bc": 0.4, "flow": 0.6})
 
 
 def test_values_that_stand_on_other_settings_or_data_are_not_put_together(
