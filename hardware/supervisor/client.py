@@ -65,13 +65,15 @@ class SupervisorClient:
         follower: FollowerRecipe,
         config: SupervisorConfig,
         *,
-        start_timeout_s: float = 20.0,
+        start_timeout_s: float = 120.0,
         real_time: bool = True,
         watch: Callable[[], ConnectWatch] | None = None,
         gripper: GripperCellConfig | None = None,
     ) -> None:
-        """``real_time``: take real-time priority where that is permitted. ``watch`` looks at the
-        device while the supervisor connects, so that a hang is told within its limit.
+        """``start_timeout_s``: the first start on a machine compiles what makes set-points, which
+        takes half a minute of a processor. ``real_time``: take real-time priority where that is
+        permitted. ``watch`` looks at the device while the supervisor connects, so that a hang is
+        told within its limit.
         """
         self.config = config
         self._watch = watch

@@ -148,6 +148,7 @@ class JointFollower:
         self.config = config
         limits = config.space.limits
         self._path = JointPath(limits, 1.0 / rate_hz, 1, config.space.natural_frequency)
+        self._path.warm()
         self._low, self._high = np.array(limits.low), np.array(limits.high)
         self._least = [v - _ROUNDING for v in limits.low]
         self._most = [v + _ROUNDING for v in limits.high]

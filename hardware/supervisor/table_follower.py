@@ -25,7 +25,7 @@ from hardware.supervisor.link import Target
 from hardware.supervisor.recent_tips import RecentTips
 from robolearn.arms.collision import Plane
 from robolearn.arms.differential import Limited
-from robolearn.arms.kinematics import SerialArm
+from robolearn.arms.kinematics import SerialArm, pose_difference
 from robolearn.arms.limiter import PathLimits, SetpointGenerator, TableMapping
 from robolearn.arms.models import named_arm
 from robolearn.arms.shapes import Joints
@@ -116,6 +116,8 @@ class TableFollower:
         self.config = config
         self._arm = config.serial_arm()
         self._generator = SetpointGenerator(self._arm, config.mapping, config.limits, 1.0 / rate_hz)
+        # What the inverse kinematics of most arms call is compiled now, not in a tick.
+        pose_difference(np.eye(4), np.eye(4))
         limits = config.limits
         self._low = np.array(self._arm.low) + limits.joint_margin
         self._high = np.array(self._arm.high) - limits.joint_margin

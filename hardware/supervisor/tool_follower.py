@@ -205,6 +205,8 @@ class ToolFollower:
         # The tool's rotation since the start, one small turn after the other.
         self._turned, self._facing = np.zeros(3), np.eye(4)
         self._last_way: tuple[Pose, Pose, Twist] | None = None
+        # What this calls is compiled now, not in a tick.
+        self._way(_NOWHERE, _NOWHERE)
         self._target: Target | None = None
         # What tells a heading from the same a turn further on, and a quaternion from its negative.
         self._near = np.zeros(config.width)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robolearn.arms.chain import BASE, Frame, chain_frames, dh_rows, numbers_of
+from robolearn.arms.chain import chain_of
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError, DataError
@@ -86,7 +86,7 @@ class CollisionModel:
         self.arm, self._table = arm, table
         self._touching, self._apart = tuple(touching), tuple(apart)
         self.capsules: tuple[Capsule, ...] = tuple(capsules)
-        self._rows = dh_rows(arm)
+        self._chain = chain_of(arm, np.eye(4), arm.flange_in_last)
         self._places = self._weights()
         self._radius = np.array([c.radius for c in capsules])
         ignored = {frozenset(pair) for pair in apart}
@@ -104,6 +104,8 @@ class CollisionModel:
         height = 0.0 if table is None else table.offset
         self._over = height + self._radius[self._above]
         self._normal = np.array((0.0, 0.0, 1.0) if table is None else table.normal)
+        # What this calls is compiled now, not in a tick.
+        self._frames_at(np.zeros(arm.dof))
 
     def beside(self, things: Sequence[Capsule]) -> CollisionModel:
         """The same, with more that stands in the way."""
@@ -173,14 +175,14 @@ class CollisionModel:
         height = (start + np.minimum(way, 0.0)).take(self._above, axis=1)
         return height - self._over
 
-    def _frames_at(self, q: Joints) -> Sequence[Frame]:
-        """Of the base and of every link, in the base frame."""
+    def _frames_at(self, q: Joints) -> FloatRows:
+        """Of the base and of every link ``[dof + 1, 12]``, in the base frame."""
+        from robolearn.arms.compiled.chain import frames_at
+
         angles = q.tolist()
         if q.shape != (self.arm.dof,) or not all(map(math.isfinite, angles)):
             raise DataError(f"expected {self.arm.dof} finite joint positions, got {q}")
-        if self._rows is not None:
-            return chain_frames(BASE, self._rows, angles)
-        return [numbers_of(T) for T in self.arm.frames(q)]
+        return frames_at(self._chain, np.array(angles, dtype=np.float64))
 
     def _weights(self) -> FloatRows:
         """``[4 (dof + 1), 2 capsules]``: shares of each link's axes and place in every start, then

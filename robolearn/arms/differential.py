@@ -21,30 +21,21 @@ import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
-from scipy.linalg import get_lapack_funcs  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
+from robolearn.arms.compiled.forms import StepBounds
 from robolearn.arms.shapes import InverseJacobian, Jacobian, Joints, Twist
 from robolearn.errors import ConfigError
 
-# LAPACK's divide and conquer directly: numpy's checks cost as much again at this size.
-_gesdd: Any = cast("Any", get_lapack_funcs)("gesdd")
-# Nearer to a singularity than this every motion leads out of it.
-_AT_SINGULARITY = 1e-4
-# Joints brake before their limits with this share of the acceleration; further away than this
-# [rad] no limit matters.
-_BRAKE, _FAR = 0.6, 1.5
-
 
 class Limited(enum.Flag):
-    """What kept a step from being the motion that was asked for."""
+    """What kept a step from being the motion that was asked for; kernels know the numbers."""
 
     NONE = 0
-    SPEED = enum.auto()
-    SINGULAR = enum.auto()
-    MARGIN = enum.auto()
+    SPEED = 1
+    SINGULAR = 2
+    MARGIN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,100 +87,43 @@ class DampedStep:
         """``tool_acceleration`` [m/s^2], [rad/s^2]: a joint brakes before its limit so gently that
         the tool's travel and turning stay within it.
         """
+        # Compiled, and numba loaded, where one is made.
+        from robolearn.arms.compiled.differential import solve
+
         self.singularity = singularity or Singularity()
-        self._rows = [*zip(low, high, speed, acceleration, strict=True)]
-        self._travel, self._turn = tool_acceleration
+        self._solve = solve
+        # As kernels take them.
+        self.bounds = _bounds((low, high, speed, acceleration), tool_acceleration, self.singularity)
 
     def speeds(self, q: Joints, jacobian: Jacobian, twist: Twist) -> Step:
         """Joint speeds at ``q [dof]`` for a ``twist [6]`` [m/s, rad/s] in the Jacobian's axes."""
-        U, S, Vt, info = _gesdd(jacobian, full_matrices=0)
-        smallest = float(S[-1])
-        if info or not math.isfinite(smallest):
-            raise FloatingPointError(f"the Jacobian has no singular values: {jacobian}")
-        c = self.singularity
-        damping = 0.0
-        if smallest < c.damped:
-            damping = c.damping * c.damping * (1.0 - (smallest / c.damped) ** 2)
-        inverse = (Vt.T * (S / (S * S + damping))).dot(U.T)
-        limited = Limited.NONE
-        if _AT_SINGULARITY < smallest < c.slow:
-            kept = min(1.0, max(0.0, (smallest - c.stop) / (c.slow - c.stop)))
-            held = _not_inwards(jacobian, inverse, U[:, -1], Vt[-1], twist, kept)
-            if held is not None:
-                twist, limited = held, Limited.SINGULAR
-        travel, turn = inverse[:, :3].dot(twist[:3]), inverse[:, 3:].dot(twist[3:])
-        qd, why = self._slowed(q.tolist(), jacobian, travel.tolist(), turn.tolist())
-        # Together only where there are two: an operation of flags takes as long as one of numpy's.
-        both = limited | why if limited and why else limited or why
-        return Step(np.array(qd), both, smallest, inverse)
-
-    def _slowed(
-        self, q: list[float], J: Jacobian, travel: list[float], turn: list[float]
-    ) -> tuple[list[float], Limited]:
-        limited = Limited.NONE
-        qd = [a + b for a, b in zip(travel, turn, strict=True)]
-        ceilings = self._ceilings(q, J, qd)
-        if ceilings:
-            limited = Limited.MARGIN
-            share = min((1.0, *(_share(travel[i], c) for i, c in ceilings)))
-            travel = [share * v for v in travel]
-            rest = min((1.0, *(_share_left(travel[i], turn[i], c) for i, c in ceilings)))
-            qd = [a + rest * b for a, b in zip(travel, turn, strict=True)]
-        fastest = 1.0
-        for v, (_, _, most, _) in zip(qd, self._rows, strict=True):
-            fastest = max(fastest, abs(v) / most)
-        if fastest > 1.0:
-            limited |= Limited.SPEED
-            qd = [v / fastest for v in qd]
-        return qd, limited
-
-    def _ceilings(self, q: list[float], J: Jacobian, qd: list[float]) -> list[tuple[int, float]]:
-        """Joints that near a limit, with the speed that may remain (signed as the limit lies)."""
-        found: list[tuple[int, float]] = []
-        crossed = False
-        for i, (at, v, (low, high, most, a)) in enumerate(zip(q, qd, self._rows, strict=True)):
-            if high - at > _FAR and at - low > _FAR:
-                continue
-            for side, room in ((1.0, high - at), (-1.0, at - low)):
-                if room > _FAR:
-                    continue
-                lever = math.hypot(*J[:3, i].tolist())
-                brake = min(a, self._turn, self._travel / max(lever, 1e-9))
-                square = 2.0 * _BRAKE * brake * max(room, 0.0)
-                # Whether or not it is this one's ceiling that is crossed: shares change them all.
-                if square < most * most:
-                    found.append((i, side * math.sqrt(square)))
-                    crossed = crossed or side * v > math.sqrt(square)
-        return found if crossed else []
+        at, J, asked = (np.array(v, dtype=np.float64, order="C") for v in (q, jacobian, twist))
+        dof = len(self.bounds.low)
+        if at.shape != (dof,) or J.shape != (6, dof) or asked.shape != (6,):
+            raise ValueError(f"expected {dof} joints, got {at.shape}, {J.shape}, {asked.shape}")
+        qd, inverse = np.empty(dof), np.empty((dof, 6))
+        limited, smallest = self._solve(self.bounds, at, J, asked, qd, inverse)
+        if math.isnan(smallest):
+            raise no_singular_values(jacobian)
+        return Step(qd, Limited(limited), smallest, inverse)
 
 
-def _share(speed: float, ceiling: float) -> float:
-    """Of ``speed`` that keeps below the ceiling on its side."""
-    if speed * math.copysign(1.0, ceiling) <= abs(ceiling):
-        return 1.0
-    return abs(ceiling / speed)
+def no_singular_values(jacobian: Jacobian) -> FloatingPointError:
+    """What to raise for a ``jacobian [6, dof]`` without."""
+    return FloatingPointError(f"the Jacobian has no singular values: {jacobian}")
 
 
-def _share_left(base: float, more: float, ceiling: float) -> float:
-    """Of ``more`` that fits on top of ``base``."""
-    side = math.copysign(1.0, ceiling)
-    if side * (base + more) <= abs(ceiling) or side * more <= 0.0:
-        return 1.0
-    return max(0.0, (abs(ceiling) - side * base) / (side * more))
-
-
-def _not_inwards(
-    J: Jacobian, inverse: InverseJacobian, u: Twist, v: Joints, twist: Twist, kept: float
-) -> Twist | None:
-    """``twist`` with the share ``kept`` of what makes the smallest singular value smaller; None
-    where nothing of it does.
-    """
-    toward = smallest_gradient(J, u, v).dot(inverse)
-    rate = float(toward.dot(twist))
-    square = float(toward.dot(toward))
-    if rate >= 0.0 or square < 1e-18:
-        return None
-    return twist - (1.0 - kept) * rate / square * toward
+def _bounds(
+    joints: tuple[Sequence[float], ...], tool: tuple[float, float], singularity: Singularity
+) -> StepBounds:
+    low, high, speed, acceleration = (np.array(v, dtype=np.float64) for v in joints)
+    if len({len(low), len(high), len(speed), len(acceleration)}) != 1:
+        raise ValueError(f"a step takes as many limits of each kind, got {joints}")
+    c = singularity
+    return StepBounds(
+        *(low, high, speed, acceleration),
+        *(float(v) for v in (*tool, c.damped, c.slow, c.stop, c.damping)),
+    )
 
 
 def smallest_gradient(J: Jacobian, u: Twist, v: Joints) -> Joints:
@@ -199,22 +133,7 @@ def smallest_gradient(J: Jacobian, u: Twist, v: Joints) -> Joints:
     Joint ``k`` turns the columns of itself and of those after it about its axis; for the columns
     before it, it moves the tip.
     """
-    ux, uy, uz, wx, wy, wz = u.tolist()
-    # Of the joints before each: all, less those from it on. Plain numbers, as numpy takes longer.
-    cx, cy, cz = J[3:].dot(v).tolist()
-    ax = ay = az = bx = by = bz = 0.0
-    out: list[float] = []
-    for (lx, ly, lz, zx, zy, zz), s in zip(J.T[::-1].tolist(), v[::-1].tolist(), strict=True):
-        ax, ay, az = ax + s * lx, ay + s * ly, az + s * lz
-        bx, by, bz = bx + s * zx, by + s * zy, bz + s * zz
-        cx, cy, cz = cx - s * zx, cy - s * zy, cz - s * zz
-        # z . (A x u) + z . (B x w) + l . (u x C)
-        out.append(
-            zx * (ay * uz - az * uy + by * wz - bz * wy)
-            + zy * (az * ux - ax * uz + bz * wx - bx * wz)
-            + zz * (ax * uy - ay * ux + bx * wy - by * wx)
-            + lx * (uy * cz - uz * cy)
-            + ly * (uz * cx - ux * cz)
-            + lz * (ux * cy - uy * cx)
-        )
-    return np.array(out[::-1])
+    from robolearn.arms.compiled import differential as compiled
+
+    own = (np.array(v, dtype=np.float64, order="C") for v in (J, u, v))
+    return compiled.gradient_of(*own)

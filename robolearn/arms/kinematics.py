@@ -18,7 +18,7 @@ from scipy.linalg import get_lapack_funcs  # pyright: ignore[reportMissingTypeSt
 
 from robolearn.arms.shapes import Jacobian, JointRows, Joints, LinkPoses, Twist
 from robolearn.errors import DataError
-from robolearn.geometry import Pose, PoseRows, pose_from_rpy, rotvec_from_rotation
+from robolearn.geometry import Pose, PoseRows, pose_from_rpy
 from robolearn.shapes import FloatRows, Floats
 
 # Below this |sin q5| the UR's axes 4 and 6 are parallel, and q6 is free.
@@ -92,6 +92,11 @@ class SerialArm:
     def dof(self) -> int:
         """Number of joints."""
         return len(self.links)
+
+    @property
+    def before(self) -> PoseRows:
+        """``[dof, 4, 4]``: every joint's frame in the link before it (``modified``)."""
+        return np.array([_before(link) for link in self.links])
 
     @property
     def flange_in_last(self) -> Pose:
@@ -180,14 +185,20 @@ def _terms(link: Link, convention: Convention) -> tuple[Pose, Pose, Pose]:
         along = np.array([[1.0, 0, 0, link.a], [0, ca, -sa, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
         across = np.array([[0, -ca, sa, 0], [1.0, 0, 0, link.a], [0, 0, 0, 0], [0, 0, 0, 0]])
         return fixed, along, across
-    before = pose_from_rpy(link.origin) @ np.array(
-        [[1, 0, 0, link.a], [0, ca, -sa, 0], [0, sa, ca, 0], [0, 0, 0, 1.0]]
-    )
+    before = _before(link)
     fixed, along, across = np.zeros((3, 4, 4))
     fixed[2, 2], fixed[2, 3], fixed[3, 3] = 1.0, link.d, 1.0
     along[0, 0] = along[1, 1] = 1.0
     across[0, 1], across[1, 0] = -1.0, 1.0
     return before @ fixed, before @ along, before @ across
+
+
+def _before(link: Link) -> Pose:
+    """``O Rx(alpha) Tx(a)``."""
+    ca, sa = math.cos(link.alpha), math.sin(link.alpha)
+    return pose_from_rpy(link.origin) @ np.array(
+        [[1, 0, 0, link.a], [0, ca, -sa, 0], [0, sa, ca, 0], [0, 0, 0, 1.0]]
+    )
 
 
 def ik_dls(
@@ -271,19 +282,11 @@ def track(
 
 def pose_difference(T_goal: Pose, T_now: Pose) -> Twist:
     """Translation [m] and rotation vector [rad] ``[6]``, base axes, that lead from now to goal."""
-    R = T_goal[:3, :3].dot(T_now[:3, :3].T)
-    (a, b, c), (d, e, f), (g, h, i) = R.tolist()
-    x, y, z = 0.5 * (h - f), 0.5 * (c - g), 0.5 * (d - b)
-    sine, cosine = math.sqrt(x * x + y * y + z * z), 0.5 * (a + e + i - 1.0)
-    if cosine < -0.9:
-        # The skew part loses its direction at half a turn.
-        x, y, z = rotvec_from_rotation(R).tolist()
-    elif sine > 1e-12:
-        scale = math.atan2(sine, cosine) / sine
-        x, y, z = x * scale, y * scale, z * scale
-    out = np.array((0.0, 0.0, 0.0, x, y, z))
-    np.subtract(T_goal[:3, 3], T_now[:3, 3], out=out[:3])
-    return out
+    from robolearn.arms.compiled.chain import twist_between
+
+    # Kernels are compiled for arrays in one piece that can be written to.
+    goal, now = (np.array(T, dtype=np.float64, order="C") for T in (T_goal, T_now))
+    return twist_between(goal, now)
 
 
 def _inside(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> bool:

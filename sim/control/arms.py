@@ -341,6 +341,7 @@ class ArmsController:
         self._path = JointPath(
             JointLimits(*joined), 1.0 / config.rate_hz, self._rows, cfg.natural_frequency
         )
+        self._path.warm()
         period_s = self._steps * config.physics.timestep_s
         for part in self._arms:
             part.limit(period_s)

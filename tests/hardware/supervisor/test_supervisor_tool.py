@@ -15,7 +15,7 @@ from hardware.supervisor.tool_follower import ToolFollowerConfig, ToolFrame, Too
 from robolearn.arms.models import UR5E
 from robolearn.arms.tool_commands import values_from_pose
 from robolearn.arms.tool_drive import ToolDrive
-from robolearn.arms.tool_path import ToolPath, ToolPathLimits
+from robolearn.arms.tool_path import ToolPathLimits
 from robolearn.errors import ConfigError
 from robolearn.geometry import pose, pose_error, rot_y, rot_z, rotvec_from_rotation
 from tests.hardware.workcell import RATE_HZ, Cell
@@ -106,8 +106,7 @@ def test_the_last_gate_stops_a_jerk_of_the_rotation(jerk, monkeypatch):
 
     class Unlimited(ToolDrive):
         def __init__(self, kinematics, limits, period_s):
-            super().__init__(kinematics, limits, period_s)
-            self.path = ToolPath(LIMITS, period_s)
+            super().__init__(kinematics, LIMITS, period_s)
 
     monkeypatch.setattr(tool_follower, "ToolDrive", Unlimited)
     recipe = changed({"max_rotation_jerk": jerk}, action="tool/pose")
