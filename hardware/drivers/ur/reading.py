@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hardware.devices.robot import RobotMode
@@ -80,26 +81,55 @@ def mode_of(robot: int, safety: int, runtime: int = RUNNING_PROGRAM) -> RobotMod
     return RobotMode.RUNNING
 
 
-def fault_text(receive: Any, ended: str = "") -> str:
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """For how long this computer said nothing to an armed watchdog of late, and how long it may."""
+
+    silent_s: float
+    watchdog_s: float
+
+    @property
+    def tripped(self) -> bool:
+        """Whether the watchdog may have heard nothing for longer than it waits."""
+        return self.silent_s > _SILENT * self.watchdog_s
+
+    def text(self) -> str:
+        """What ended the program of a healthy arm: its watchdog, or somebody else."""
+        words = f"this computer was silent for {1e3 * self.silent_s:.0f} ms at most"
+        limit = f"the program's watchdog waits for {1e3 * self.watchdog_s:.0f} ms"
+        if self.tripped:
+            return (
+                f"{words}, and {limit}: it was too busy, or it slept; end other programs, give it"
+                " real-time priority (docs/safety.md)"
+            )
+        return (
+            f"{words}, while {limit}: the link lost what was said, somebody ended the program"
+            " (pendant, dashboard, another client), or it failed; the controller's log says which"
+        )
+
+
+def fault_text(receive: Any, silence: Silence | None = None) -> str:
     """What keeps the arm from following, in the controller's words; "" when nothing does.
-    ``ended``: what is known of the end of a program that nothing in the controller's state explains
-    (:func:`ended_by`).
+    ``silence``: says who ended a program whose end nothing in the controller's state explains.
     """
     robot, safety = int(receive.getRobotMode()), int(receive.getSafetyMode())
     runtime = int(receive.getRuntimeState())
     if mode_of(robot, safety, runtime) is RobotMode.RUNNING:
         return ""
-    joints = _bad_joints(receive)
     modes = (
         f"safety mode {_SAFETY_WORDS.get(safety, safety)}, robot mode"
         f" {_ROBOT_WORDS.get(robot, robot)}, program {_RUNTIME_WORDS.get(runtime, runtime)}"
     )
-    own = [ended] if ended and only_program_ended(receive) else []
-    return "; ".join([modes, *joints, *own])
+    own = [silence.text()] if silence is not None and _only_program_ended(receive) else []
+    return "; ".join([modes, *_bad_joints(receive), *own])
 
 
-def only_program_ended(receive: Any) -> bool:
-    """Whether the program is stopped, and nothing in the controller's state explains it."""
+def silenced(receive: Any, silence: Silence | None) -> bool:
+    """Whether the watchdog ended the program of a healthy arm, as this computer said nothing."""
+    return silence is not None and silence.tripped and _only_program_ended(receive)
+
+
+def _only_program_ended(receive: Any) -> bool:
     robot, safety = int(receive.getRobotMode()), int(receive.getSafetyMode())
     healthy = robot == _RUNNING_ROBOT and mode_of(robot, safety) is RobotMode.RUNNING
     stopped = int(receive.getRuntimeState()) == STOPPED_PROGRAM
@@ -112,30 +142,6 @@ def _bad_joints(receive: Any) -> list[str]:
         for i, mode in enumerate(receive.getJointMode(), 1)
         if mode in _JOINT_WORDS
     ]
-
-
-def was_silent(silent_s: float, watchdog_s: float) -> bool:
-    """Whether a watchdog that waits for so long may have heard nothing for longer."""
-    return silent_s > _SILENT * watchdog_s
-
-
-def ended_by(silent_s: float, watchdog_s: float) -> str:
-    """What ended the program of a healthy arm: its watchdog, or somebody else.
-
-    ``silent_s``: for how long this computer said nothing to it of late; ``watchdog_s``: how long it
-    may.
-    """
-    words = f"this computer was silent for {1e3 * silent_s:.0f} ms at most"
-    limit = f"the program's watchdog waits for {1e3 * watchdog_s:.0f} ms"
-    if was_silent(silent_s, watchdog_s):
-        return (
-            f"{words}, and {limit}: it was too busy, or it slept; end other programs, give it"
-            " real-time priority (docs/safety.md)"
-        )
-    return (
-        f"{words}, while {limit}: the link lost what was said, somebody ended the program (pendant,"
-        " dashboard, another client), or it failed; the controller's log says which"
-    )
 
 
 def why_refused(receive: Any) -> str:

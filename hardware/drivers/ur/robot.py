@@ -27,13 +27,12 @@ from hardware.drivers.polling.vendor_thread import VendorThread
 from hardware.drivers.ur.dashboard import URRecovery
 from hardware.drivers.ur.library import import_ur_rtde
 from hardware.drivers.ur.reading import (
-    ended_by,
+    Silence,
     fault_text,
     load_of,
     mode_of,
-    only_program_ended,
     read,
-    was_silent,
+    silenced,
     why_refused,
 )
 from hardware.drivers.ur.threads import leave, receiving, waiting
@@ -255,27 +254,19 @@ class URRobot:
             self._device_t_s, self._changed_ns = stamp, time.monotonic_ns()
             self._check_clock()
         self._require_true_clock()
-        if mode is RobotMode.IDLE and self._silenced(receive):
+        if mode is RobotMode.IDLE and silenced(receive, self._silence()):
             mode = RobotMode.SILENCED
-        load = load_of(receive, self.config.rated_current_a)
-        reference = np.array(receive.getTargetQd())
-        measured = (np.array(q), np.array(qd), mode, math.hypot(*wrench[:3]), load, reference)
+        load, goal = load_of(receive, self.config.rated_current_a), np.array(receive.getTargetQd())
+        measured = (np.array(q), np.array(qd), mode, math.hypot(*wrench[:3]), load, goal)
         return RobotState(stamp, self._changed_ns, *measured, wrench=np.array(wrench))
 
     def fault_text(self) -> str:
         """Safety mode, robot mode, program and joints, as RTDE has them; who ended the program."""
-        receive, worker = self._receive, self._worker
-        if receive is None or worker is None or not self._armed:
-            return "" if receive is None else fault_text(receive)
-        silent_s = worker.longest_silence_s()
-        return fault_text(receive, ended_by(silent_s, 1.0 / self.config.watchdog_hz))
+        return "" if self._receive is None else fault_text(self._receive, self._silence())
 
-    def _silenced(self, receive: Any) -> bool:
-        """Whether the program was ended by its watchdog, as this computer said nothing."""
-        worker = self._worker
-        if worker is None or not self._armed or not only_program_ended(receive):
-            return False
-        return was_silent(worker.longest_silence_s(), 1.0 / self.config.watchdog_hz)
+    def _silence(self) -> Silence | None:
+        worker = self._worker if self._armed else None
+        return worker and Silence(worker.longest_silence_s(), 1.0 / self.config.watchdog_hz)
 
     def _check_clock(self) -> None:
         try:
