@@ -32,7 +32,8 @@ class Args:
     store: Path
     # Folder of the values; a call that was stopped goes on there.
     out: Path = Path("results/ranking")
-    # A file of configs/rank/: rewards, discount, networks; the same for all policies.
+    # A file of configs/rank/: rewards, discount, networks; the same for all policies. With
+    # --method action_error: a file that says whose actions are right (kinds: [scripted]).
     config: Path | None = None
     # Updates per policy, instead of the file's.
     steps: int | None = None
@@ -71,15 +72,20 @@ def main(argv: list[str]) -> int:
     from robolearn.operations.ranking.rank import Race, Trials, rank
     from robolearn.training.loop import Hooks
 
-    if args.method == "action_error" and (args.config is not None or args.steps is not None):
-        raise ConfigError("--config and --steps are of what is fitted; action_error fits nothing")
-    config = RankConfig() if args.config is None else load_config(RankConfig, args.config)
+    errors = args.method == "action_error"
+    if errors and args.steps is not None:
+        raise ConfigError("--steps is of what is fitted; action_error fits nothing")
+    asked, config = ErrorConfig(), RankConfig()
+    if args.config is not None and errors:
+        asked = load_config(ErrorConfig, args.config)
+    elif args.config is not None:
+        config = load_config(RankConfig, args.config)
     if args.steps is not None:
         config = dataclasses.replace(config, steps=args.steps)
     if args.method in ("expected", "distributional"):
         changed = dataclasses.replace(config.evaluation, method=args.method)
         config = dataclasses.replace(config, evaluation=changed)
-    judging = ErrorConfig() if args.method == "action_error" else config
+    judging = asked if errors else config
     bars = contextlib.ExitStack()
 
     def fitting(name: str) -> Hooks:
@@ -106,7 +112,7 @@ def main(argv: list[str]) -> int:
     if args.json:
         print_json(plain_values(ranking))
         return 0
-    for line in _lines(ranking, args.by, args.method == "action_error"):
+    for line in _lines(ranking, args.by, errors):
         say(line)
     if ranking.plan is not None:
         for line in _plan_lines(ranking.plan, {v.name: v.run for v in ranking.values}):

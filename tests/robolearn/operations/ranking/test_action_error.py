@@ -60,14 +60,14 @@ def meta(i: int, kind: EpisodeKind = "demonstration") -> EpisodeMeta:
     )
 
 
-def stored(path: Path) -> Path:
+def stored(path: Path, kind: EpisodeKind = "demonstration") -> Path:
     """Demonstrations whose action is where the tool is, and a rollout whose is not."""
     store, rng = EpisodeStore.create(path), np.random.default_rng(0)
     for i in range(EPISODES + 1):
         tool, block = rng.uniform(0.1, 0.4, (12, 2)), rng.uniform(0.1, 0.4, (12, 3))
         wrong = i == EPISODES
         episode = episode_from_arrays(
-            meta(i, "rollout" if wrong else "demonstration"),
+            meta(i, "rollout" if wrong else kind),
             {TOOL: tool, BLOCK: block},
             {TOOL: 0.5 - tool if wrong else tool},
             progress=np.zeros(12),
@@ -125,6 +125,26 @@ def test_errors_are_those_of_what_was_not_trained_on(
     assert "no outcome is in them" in said
     assert said.index("near ") < said.index("far ")
     assert main([*words, "--method", "action_error", "--steps", "5"]) == 2
+
+
+def test_a_file_says_whose_actions_are_right(
+    runs: Callable[..., tuple[Path, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An expert's recordings could not be asked about: --config was refused, and the default is
+    that a person showed the task.
+    """
+    words = ["rank", *map(str, runs()), "--store", str(stored(tmp_path / "store", "scripted"))]
+    words += ["--method", "action_error", "--out", str(tmp_path / "out")]
+    assert main(words) == 2
+    assert "no episodes of kinds ['demonstration']" in capsys.readouterr().err
+    config = tmp_path / "errors.yaml"
+    config.write_text("kinds: [scripted]\nevery: 1\n")
+    assert main([*words, "--config", str(config)]) == 0
+    said = capsys.readouterr().out
+    assert said.index("near ") < said.index("far ")
+    config.write_text("steps: 3\n")
+    assert main([*words, "--config", str(config)]) == 2
+    assert "steps" in capsys.readouterr().err
 
 
 def test_what_says_nothing_is_refused(
