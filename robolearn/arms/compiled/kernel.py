@@ -16,14 +16,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import caching, config
+from numba.core import caching, config, dispatcher
 
+log = logging.getLogger(__name__)
 _HERE = Path(__file__).parent
 Function = TypeVar("Function", bound=Callable[..., Any])
 # Its types do not know of wrappers that are left out.
@@ -65,6 +67,32 @@ class InUserCache(caching.UserWideCacheLocator):
         return sources_digest()
 
 
+_FunctionCache: Any = caching.FunctionCache
+
+
+class Kept(_FunctionCache):
+    """What cannot be read or written is compiled anew: no full disk and no damaged file of a cache
+    keeps an arm from being driven.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """None where nothing was kept, or nothing that could be read."""
+        try:
+            inherited: Any = super()
+            return inherited.load_overload(sig, target_context)
+        except Exception as error:  # noqa: BLE001  (whatever damaged bytes make of a pickle)
+            log.warning("compiled code in '%s' cannot be read: %r", self.cache_path, error)
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep it, or say why not."""
+        try:
+            inherited: Any = super()
+            inherited.save_overload(sig, data)
+        except Exception as error:  # noqa: BLE001  (the damaged file is read before it is written)
+            log.warning("compiled code cannot be kept in '%s': %r", self.cache_path, error)
+
+
 def kernel(function: Function) -> Function:
     """Compile it for the types of its first call; hand over the same ones ever after.
 
@@ -96,9 +124,11 @@ def _plain(function: Any) -> Any:
 def _own_places() -> Generator[None]:
     settings: Any = config
     places = (InNamedPlace, BesideSource, InUserCache)
-    before = settings.CACHE_LOCATOR_CLASSES
+    made: Any = dispatcher
+    before = settings.CACHE_LOCATOR_CLASSES, made.FunctionCache
     settings.CACHE_LOCATOR_CLASSES = ",".join(f"{c.__module__}.{c.__name__}" for c in places)
+    made.FunctionCache = Kept
     try:
         yield
     finally:
-        settings.CACHE_LOCATOR_CLASSES = before
+        settings.CACHE_LOCATOR_CLASSES, made.FunctionCache = before

@@ -14,6 +14,7 @@ import pytest
 from hardware.supervisor.joint_follower import JointFollowerConfig
 from hardware.supervisor.link import Mode
 from robolearn.arms.compiled import kernel
+from robolearn.arms.compiled.__main__ import compile_all
 from robolearn.arms.differential import DampedStep
 from robolearn.arms.tool_path import ToolPathLimits
 from tests.benchmarks.bench_supervisor import RECIPE, SPACE
@@ -102,7 +103,29 @@ def test_where_nothing_can_be_kept_functions_are_compiled_all_the_same(monkeypat
     assert kernel.kernel(_twice)(2.0) == 4.0
 
 
-def _refuse(self):
+@pytest.mark.parametrize("harm", ["full disk", "damaged index", "damaged code"])
+def test_a_cache_that_fails_keeps_no_arm_from_being_driven(harm, monkeypatch, tmp_path, caplog):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(kernel, "KERNELS", [])
+    if harm == "full disk":
+        monkeypatch.setattr(kernel.caching.IndexDataCacheFile, "save", _refuse)
+    else:
+        assert kernel.kernel(_twice)(2.0) == 4.0
+        (kept,) = tmp_path.rglob("*.nbi" if harm == "damaged index" else "*.nbc")
+        kept.write_bytes(b"\x80no such thing")
+    assert kernel.kernel(_twice)(2.0) == 4.0
+    assert "compiled code" in caplog.text
+
+
+def test_everything_can_be_compiled_ahead():
+    """As the setup does; what an arm is driven by needs nothing else then."""
+    compile_all()
+    before = compiled()
+    Cell(recipe=RECIPE, q=HOME).close()
+    assert compiled() == before
+
+
+def _refuse(self, *_):
     raise OSError("read-only")
 
 
