@@ -183,6 +183,11 @@ def write_motion(
         write_atomic(folder / "motion" / f"{name}.csv", text)
 
 
+def has_motion(folder: Path) -> bool:
+    """Whether a capture holds a whole motion."""
+    return all((folder / "motion" / f"{name}.csv").is_file() for name in ("sent", "measured"))
+
+
 def _joint_rows(t_s: Floats, q: FloatRows) -> list[str]:
     head = ",".join(["t_s", *(f"q{i + 1}" for i in range(q.shape[1]))])
     rows = zip(t_s, q, strict=True)

@@ -314,7 +314,7 @@ def gripper_document(found: FoundGripper | None) -> dict[str, Any] | None:
         "signal": found.signal,
         "delay_s": told_document(found.delay, delay),
         "speed_m_s": told_document(found.speed, speed),
-        "left_over_m": found.error_m if np.isfinite(found.error_m) else None,
+        "left_over_m": float(found.error_m) if np.isfinite(found.error_m) else None,
         "held": found.holds,
         "pulls_on": found.pulls_on if found.holds else None,
         "written": found.known,

@@ -90,8 +90,9 @@ def told_document(told: Told, before: float | None) -> dict[str, Any]:
         return {"before": before, "status": "assumed", "why": told.why}
     return {
         "before": before,
-        "after": told.value,
-        "interval": [told.low, told.high],
+        "after": float(told.value),
+        # As YAML has them: numpy's are none.
+        "interval": [float(told.low), float(told.high)],
         "from": told.count,
         "status": told.status,
     }

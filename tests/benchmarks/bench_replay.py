@@ -97,8 +97,8 @@ def _identification(episodes: list[Episode], folder: Path, seeds: int) -> list[d
         name = f"identify, seed {seed}"
         why = f"naive: {before.position_p50_mm:.1f} mm, {before.rotation_p50_deg:.1f} deg"
         out += [
-            {**_below(f"{name}: held-out 5 s p50", "mm", after.position_p50_mm, 1.0), "why": why},
-            {**_below(f"{name}: held-out 5 s p50", "deg", after.rotation_p50_deg, 0.5), "why": why},
+            {**_below(f"{name}: held-out 5 s p50", "mm", after.position_p50_mm, 0.5), "why": why},
+            {**_below(f"{name}: held-out 5 s p50", "deg", after.rotation_p50_deg, 0.3), "why": why},
             _below(f"{name}: CPU time", "s", used_s, 60.0),
         ]
     return out

@@ -30,7 +30,7 @@ from hardware.emulators.lab.launch import LabProcess
 from hardware.env.real_env import RealEnv
 from robolearn.calibration.boards import Board, BoardFinder
 from robolearn.capture.config import CaptureConfig, CaptureSet
-from robolearn.capture.write import CaptureWriter, write_motion
+from robolearn.capture.write import CaptureWriter, has_motion, write_motion
 from robolearn.errors import ConfigError, DataError, RobolearnError
 from robolearn.geometry import Pose, pose
 from robolearn.operations.capture.board_tour import BoardTour
@@ -107,7 +107,7 @@ def capture_cell(
             taker.backgrounds()
             taker.shooting.store_noise()
             env.home()
-        if options.excite_s and not (out / "motion").is_dir():
+        if options.excite_s and not has_motion(out):
             tell(f"moving the arm for {options.excite_s:.0f} s")
             # No camera is looked through: one that is late stops nothing.
             moved = excitation_cell(cell)

@@ -372,17 +372,22 @@ def _camera_latencies(episodes: list[Episode]) -> dict[str, Latency]:
     found: dict[str, Latency] = {}
     for episode in episodes:
         joints = episode.streams[JOINT_POSITION]
+        # Samples that did not come are zeros, or no numbers.
+        there = joints.valid & np.isfinite(joints.value).all(axis=1)
+        q = np.asarray(joints.value[there], dtype=np.float64)
         for signal, stream in episode.streams.items():
             if stream.value.ndim != 4 or signal in found:
                 continue
-            q = np.asarray(joints.value, dtype=np.float64)
             around: FloatRows = q - q.mean(axis=0)
             _, vectors = np.linalg.eigh(around.T @ around)
             along: FloatRows = around @ np.asarray(vectors[:, -1:], dtype=np.float64)
             try:
                 late = latency(
-                    TimeSeries(joints.t_ns * 1e-9, along),
-                    TimeSeries(stream.t_ns * 1e-9, principal_motion(stream.value)),
+                    TimeSeries(joints.t_ns[there] * 1e-9, along),
+                    TimeSeries(
+                        stream.t_ns[stream.valid] * 1e-9,
+                        principal_motion(stream.value[stream.valid]),
+                    ),
                     any_sign=True,
                 )
             except DataError:
