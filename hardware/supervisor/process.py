@@ -123,6 +123,10 @@ def run_supervisor(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A vendor library that prints must not spoil a --json answer on standard output.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    # It may take a minute, of which no other arm of this machine shall notice anything.
+    from robolearn.arms.compiled.ahead import compile_all
+
+    compile_all()
     # Before any thread is made: threads inherit it. A thread of normal priority that holds the
     # interpreter's lock while others use the processor would stop the loop for 100 ms.
     refused = _take_real_time_priority() if want_real_time else "real-time priority not wanted"

@@ -1,33 +1,6 @@
-"""Compiles everything ahead: ``python -m robolearn.arms.compiled``, as ``make setup`` does.
+"""Compiles everything ahead, as ``make setup`` does: ``python -m robolearn.arms.compiled``."""
 
-Whoever does not waits for it once, when the first arm is driven.
-"""
-
-from __future__ import annotations
-
-import numpy as np
-
-from robolearn.arms.compiled.chain import frames_at
-from robolearn.arms.differential import smallest_gradient
-from robolearn.arms.joint_path import JointPath
-from robolearn.arms.kinematics import pose_difference
-from robolearn.arms.models import UR5E
-from robolearn.arms.tool_drive import ToolDrive, joint_limits
-from robolearn.arms.tool_kinematics import ToolKinematics
-from robolearn.arms.tool_path import ToolPathLimits
-
-
-def compile_all() -> None:
-    """Make one of each that is compiled when it is made, and call the rest."""
-    kinematics = ToolKinematics(UR5E, np.eye(4), np.eye(4))
-    limits = ToolPathLimits((-1.0, -1.0, 0.0), (1.0, 1.0, 1.5))
-    drive = ToolDrive(kinematics, limits, 0.002)
-    JointPath(joint_limits(kinematics, limits), 0.002, 1, limits.natural_frequency)
-    T, J = kinematics.pose_jacobian(drive.q)
-    smallest_gradient(J, J[:, 0], J[0])
-    pose_difference(T, T)
-    frames_at(kinematics.chain, drive.q)
-
+from robolearn.arms.compiled.ahead import compile_all
 
 if __name__ == "__main__":
     compile_all()

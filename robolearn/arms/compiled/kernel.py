@@ -79,10 +79,13 @@ class Kept(_FunctionCache):
         """None where nothing was kept, or nothing that could be read."""
         try:
             inherited: Any = super()
-            return inherited.load_overload(sig, target_context)
+            found = inherited.load_overload(sig, target_context)
         except Exception as error:  # noqa: BLE001  (whatever damaged bytes make of a pickle)
             log.warning("compiled code in '%s' cannot be read: %r", self.cache_path, error)
-            return None
+            found = None
+        if found is None:
+            _tell()
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep it, or say why not."""
@@ -91,6 +94,12 @@ class Kept(_FunctionCache):
             inherited.save_overload(sig, data)
         except Exception as error:  # noqa: BLE001  (the damaged file is read before it is written)
             log.warning("compiled code cannot be kept in '%s': %r", self.cache_path, error)
+
+
+@functools.cache
+def _tell() -> None:
+    """Once, to whoever waits."""
+    log.warning("compiling what drives an arm; once on this machine, it takes up to a minute")
 
 
 def kernel(function: Function) -> Function:

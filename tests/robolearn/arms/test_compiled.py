@@ -14,7 +14,7 @@ import pytest
 from hardware.supervisor.joint_follower import JointFollowerConfig
 from hardware.supervisor.link import Mode
 from robolearn.arms.compiled import kernel
-from robolearn.arms.compiled.__main__ import compile_all
+from robolearn.arms.compiled.ahead import compile_all
 from robolearn.arms.differential import DampedStep
 from robolearn.arms.tool_path import ToolPathLimits
 from tests.benchmarks.bench_supervisor import RECIPE, SPACE
