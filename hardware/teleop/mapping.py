@@ -19,7 +19,7 @@ import numpy as np
 from hardware.teleop.axes import Eye, axes_of
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import DeviceReading, Guided
-from hardware.teleop.holds import Hold, hold_of
+from hardware.teleop.holds import Hold, PointerHold, hold_of
 from hardware.teleop.shapes import State
 from hardware.teleop.targets import WIDTH, JointTarget, ToolTarget, find_target
 from robolearn.arms.shapes import Values
@@ -104,11 +104,11 @@ class Mapping:
         before, wanted = self._command, self._command
         note = self._absent(reading)
         if not note and not self._engaged:
-            note = self._take(reading)
+            note = self._take(reading, measured)
         elif not note and type(reading.motion) is not self._kind:
             # The device changed how it is moved: no reason to stop, but to take hold anew.
             self._engaged = False
-            note = self._take(reading)
+            note = self._take(reading, measured)
         limited: list[str] = []
         if not note and self._hold is not None:
             moved = self._hold.move(reading.motion, before, dt_s)
@@ -146,12 +146,14 @@ class Mapping:
             return "what the device tells makes no sense"
         return ""
 
-    def _take(self, reading: DeviceReading) -> str:
+    def _take(self, reading: DeviceReading, measured: State) -> str:
         if self._hold is None or type(reading.motion) is not self._kind:
             self._hold = hold_of(reading.motion, self._config, self._target, self._axes)
             self._kind = type(reading.motion)
         self._baseline, self._following = None, False
-        return self._hold.take(reading.motion, self._command)
+        # A pointer is put onto the tool that is seen, which may still be on its way.
+        seen = isinstance(self._hold, PointerHold)
+        return self._hold.take(reading.motion, measured if seen else self._command)
 
     def _let_go(self, measured: State, before: State, passed_s: float) -> None:
         """The arm stops where it can, measured ``passed_s`` after ``before``. A tool's orientation

@@ -161,6 +161,19 @@ class TestRates:
         arm.tick(rate(1.0), clutch=False)
         assert arm.value[:3] == pytest.approx(last)
 
+    def test_a_pointer_takes_the_tool_where_it_is_seen_also_while_it_coasts(self):
+        """Let go of and taken hold of again at once, the other way: the tool is not yet where it
+        was sent, and a pointer that keys lead on begins at the tool.
+        """
+        arm = Arm(TABLE, follows=False)
+        for x in (0.1, 0.12, 0.16, 0.2):
+            assert arm.tick(TablePoint(np.array([x, 0.2]))).engaged
+            arm.xy = np.array([x - 0.02, 0.2])
+        arm.tick(TablePoint(np.array([0.2, 0.2])), clutch=False)
+        assert arm.value[0] - arm.xy[0] > 0.015
+        arm.xy = arm.value - [0.035, 0.0]
+        assert arm.tick(TablePoint(arm.xy.copy())).engaged
+
     def test_a_fast_arm_goes_no_further_than_it_was_sent(self):
         arm = Arm(follows=False)
         arm.tick(rate())

@@ -101,7 +101,8 @@ def pusht_session():
     start = Condition("drawn", 0, {TOOL: (0.1, 0.1), BLOCK: (0.25, 0.32, 0.6)})
     config = SessionConfig(1, 300, 0, "pusht", "pusht_reference", lambda _: start)
     session = TeleopSession(AttendedEnv(env), device, keeper, config)
-    thread = threading.Thread(target=session.run)
+    # One that a failing test leaves behind must not keep the tests from ending.
+    thread = threading.Thread(target=session.run, daemon=True)
     thread.start()
     try:
         yield device, keeper
