@@ -17,7 +17,7 @@ from jaxtyping import UInt8
 from numpy.typing import NDArray
 
 from robolearn.calibration.fiducials import Tag, corners, dictionary, require_tags
-from robolearn.calibration.lens import LensConfig
+from robolearn.calibration.lens import LensConfig, camera_matrix, coefficients
 from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import (
     Pose,
@@ -278,7 +278,7 @@ def held_out_px(views: Sequence[View], size: tuple[int, int]) -> float:
         focal, centre, bent = tuple(lens[:2]), tuple(lens[2:4]), tuple(lens[4:])
         for view in views[k::_FOLDS]:
             squares += _judged(view, focal, centre, bent)
-    return float(np.sqrt(np.concatenate(squares).mean())) if squares else float("nan")
+    return _rms(squares)
 
 
 def place_held_out_px(points: VectorRows, pixels: XYRows, lens: LensConfig) -> float:
@@ -287,7 +287,7 @@ def place_held_out_px(points: VectorRows, pixels: XYRows, lens: LensConfig) -> f
     """
     view = View(points, pixels)
     squares = _judged(view, lens.focal_px, lens.centre_px, lens.distortion)
-    return float(np.sqrt(np.concatenate(squares).mean())) if squares else float("nan")
+    return _rms(squares)
 
 
 def _judged(
@@ -310,6 +310,11 @@ def _judged(
     return out
 
 
+def _rms(squares: Sequence[Floats]) -> float:
+    """NaN of nothing."""
+    return float(np.sqrt(np.concatenate(squares).mean())) if squares else float("nan")
+
+
 def projected(
     points: VectorRows,
     T_camera_points: Pose,
@@ -319,10 +324,9 @@ def projected(
 ) -> XYRows:
     """Where a camera sees ``points [n, 3]`` ``[n, 2]`` [px]."""
     points = np.ascontiguousarray(points)
-    (fx, fy), (cx, cy) = focal_px, centre_px
-    K = np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
+    K = camera_matrix(focal_px, centre_px)
     turn, _ = cv2.Rodrigues(T_camera_points[:3, :3])
-    known = np.array(distortion or (0.0,) * 4)
+    known = coefficients(distortion)
     at, _ = cv2.projectPoints(points, turn, T_camera_points[:3, 3].copy(), K, known)
     return np.asarray(at, dtype=np.float64).reshape(-1, 2)
 
@@ -368,9 +372,8 @@ def place(
         raise DataError(f"expected at least {LEAST_POINTS} corners on the table, got {len(points)}")
     if on_a_line(points):
         raise DataError("all corners are on one line, which tells no pose: show more of the board")
-    (fx, fy), (cx, cy) = focal_px, centre_px
-    K = np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
-    known = np.array(distortion or (0.0,) * 4)
+    K = camera_matrix(focal_px, centre_px)
+    known = coefficients(distortion)
     # About their middle: a planar set of points is solved as such.
     middle = points.mean(axis=0)
     flat = float(np.ptp(points[:, 2])) < 1e-9

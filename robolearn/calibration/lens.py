@@ -57,8 +57,7 @@ class LensConfig:
     @property
     def K(self) -> CameraMatrix:  # noqa: N802  (the field's name)
         """The camera matrix ``[3, 3]`` [px]."""
-        (fx, fy), (cx, cy) = self.focal_px, self.centre_px
-        return np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
+        return camera_matrix(self.focal_px, self.centre_px)
 
     @property
     def T_frame_camera(self) -> Pose:  # noqa: N802  (the field's name)
@@ -81,7 +80,7 @@ class LensConfig:
 
     @property
     def _coefficients(self) -> Floats:
-        return np.array(self.distortion or (0.0,) * 4, dtype=np.float64)
+        return coefficients(self.distortion)
 
     def on_plane(self, pixels: XYRows, height_m: float) -> XYRows:
         """Where the rays of ``pixels [n, 2]`` meet the plane ``height_m`` over the table:
@@ -107,3 +106,14 @@ class LensConfig:
             in_camera.reshape(-1, 1, 3), np.zeros(3), np.zeros(3), self.K, self._coefficients
         )
         return np.asarray(out, dtype=np.float64).reshape(-1, 2)
+
+
+def camera_matrix(focal_px: tuple[float, float], centre_px: tuple[float, float]) -> CameraMatrix:
+    """``[3, 3]`` [px]."""
+    (fx, fy), (cx, cy) = focal_px, centre_px
+    return np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
+
+
+def coefficients(distortion: tuple[float, ...]) -> Floats:
+    """As OpenCV takes them: four zeros for a lens without."""
+    return np.array(distortion or (0.0,) * 4, dtype=np.float64)

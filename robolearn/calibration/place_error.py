@@ -18,6 +18,7 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from robolearn.calibration.boards import Intrinsics, Placed, View, seen_pose
+from robolearn.calibration.lens import camera_matrix, coefficients
 from robolearn.geometry import Pose, Vector, VectorRows, XYRows, inverse
 from robolearn.shapes import OwnFloats
 
@@ -79,10 +80,9 @@ def _slopes(
     """By a move ``[2 n, 6]`` of the camera in its own frame (of the points before it, turned about
     the camera) and by the lens's numbers ``[2 n, 8]``, and what is left over ``[2 n]`` [px].
     """
-    (fx, fy), (cx, cy) = lens.focal_px, lens.centre_px
-    K = np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
+    K = camera_matrix(lens.focal_px, lens.centre_px)
     at = points @ T[:3, :3].T + T[:3, 3]
-    bent = np.array(lens.distortion or (0.0,) * 4)
+    bent = coefficients(lens.distortion)
     seen, jacobian = cv2.projectPoints(at, np.zeros(3), np.zeros(3), K, bent)
     J = np.asarray(jacobian, dtype=np.float64)
     left = np.asarray(seen, dtype=np.float64).reshape(-1, 2) - pixels

@@ -10,6 +10,7 @@ import numpy as np
 
 from robolearn.calibration.boards import BoardFinder, View, intrinsics, projected, seen_pose
 from robolearn.calibration.hand_eye import HandEye
+from robolearn.calibration.lens import camera_matrix
 from robolearn.calibration.pose_pairs import PosePairs, Setup
 from robolearn.calibration.rig import Mount
 from robolearn.calibration.rig_fit import LensNumbers
@@ -182,8 +183,7 @@ def straightened(view: View, lens: CaptureLens) -> View:
     """A view as the lens without its distortion would show it."""
     if not any(lens.distortion):
         return view
-    (fx, fy), (cx, cy) = lens.focal_px, lens.centre_px
-    K = np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
+    K = camera_matrix(lens.focal_px, lens.centre_px)
     flat = cv2.undistortPoints(view.pixels.reshape(-1, 1, 2), K, np.array(lens.distortion), P=K)
     return View(view.points, np.asarray(flat, dtype=np.float64).reshape(-1, 2))
 
