@@ -16,7 +16,6 @@ import numpy as np
 from hardware.devices.robot import RobotState
 from hardware.shapes import Components, Limits
 from robolearn.arms.collision import Capsule, CollisionModel, Plane
-from robolearn.arms.kept_distances import KeptDistances, kept_distances
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.models import APART, CAPSULES
 from robolearn.arms.shapes import Joints
@@ -75,40 +74,32 @@ class RateGate:
     """
 
     def __init__(self, acceleration: Limits, jerk: Limits | None, rate_hz: float) -> None:
+        # Compiled, and numba loaded, where one is made.
+        from robolearn.arms.compiled import gates as compiled
+
         # Limits of the second and third differences of set-points.
-        self._second = _numbers(_RATE_SLACK * acceleration / rate_hz**2)
-        self._third = None if jerk is None else _numbers(_RATE_SLACK * jerk / rate_hz**3)
-        self._rate_hz = rate_hz
-        # Plain numbers: at this size numpy's calls take several times as long.
-        self._x: list[float] = []
-        self._step: list[float] = []
-        self._bend: list[float] = []
+        second = np.atleast_1d(_RATE_SLACK * acceleration / rate_hz**2)
+        third = np.full(len(second), math.inf)
+        if jerk is not None:
+            third[:] = _RATE_SLACK * jerk / rate_hz**3
+        self._limits, self._rate_hz, self._compiled = np.stack([second, third]), rate_hz, compiled
+        self._rows = np.zeros((4, len(second)))
+        # What this calls is compiled now, not in a tick.
+        self.broken(np.zeros(len(second)))
 
     def reset(self, x: Components) -> None:
         """At rest at ``x [n]``."""
-        self._x, self._step, self._bend = x.tolist(), [0.0] * len(x), [0.0] * len(x)
+        self._rows = np.zeros((4, len(x)))
+        self._rows[self._compiled.AT] = x
 
     def broken(self, x: Components) -> str:
         """What ``x [n]``, the next one, breaks; "" for nothing."""
-        new = x.tolist()
-        step = [a - b for a, b in zip(new, self._x, strict=True)]
-        bend = [a - b for a, b in zip(step, self._step, strict=True)]
-        before, self._x, self._step, self._bend = self._bend, new, step, bend
-        if _beyond(bend, self._second):
-            return self._told("acceleration", bend, self._second, 2)
-        if self._third is None:
+        order = self._compiled.first_broken(self._rows, self._limits, np.array(x, dtype=np.float64))
+        if not order:
             return ""
-        twist = [a - b for a, b in zip(bend, before, strict=True)]
-        return self._told("jerk", twist, self._third, 3) if _beyond(twist, self._third) else ""
-
-    def _told(self, name: str, value: list[float], limit: list[float], order: int) -> str:
-        scale = self._rate_hz**order
-        made, most = np.round(scale * np.array(value), 1), np.round(scale * np.array(limit), 1)
-        return f"{name} {made} beyond {most}"
-
-
-def _numbers(limit: Components | float) -> list[float]:
-    return np.atleast_1d(limit).tolist()
+        scale, name = self._rate_hz**order, "acceleration" if order == 2 else "jerk"
+        made = np.round(scale * self._rows[order], 1)
+        return f"{name} {made} beyond {np.round(scale * self._limits[order - 2], 1)}"
 
 
 def are_finite(values: Components) -> bool:
@@ -150,16 +141,6 @@ def too_fast(q: Joints, before: Joints, dt_s: float, most: Sequence[float]) -> s
             speed = np.abs(q - before) / dt_s
             return f"joint speeds {np.round(speed, 2)} beyond {np.round(most, 2)} rad/s"
     return ""
-
-
-def _beyond(value: list[float], limit: list[float]) -> bool:
-    # What is not a number is not within a limit.
-    if len(limit) == 1:
-        return not math.hypot(*value) <= limit[0]
-    for v, most in zip(value, limit, strict=True):  # noqa: SIM110  (as above)
-        if not abs(v) <= most:
-            return True
-    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +255,6 @@ class CollisionGuard:
         self.model, self._config, self._every = model, config, every
         self._margin, self._gate = config.margin_m, config.gate_m
         self._tick = 0
-        # Of set-points, and of where they come to rest: further on, when the arm is fast.
-        self._kept, self._kept_ahead = kept_distances(model), kept_distances(model)
 
     def begin(self, q: Joints) -> None:
         """A motion starts from rest at ``q [dof]``."""
@@ -301,18 +280,14 @@ class CollisionGuard:
 
     def ahead(self, rest: Joints) -> Strain | None:
         """What the arm would come too near to when it comes to rest at ``rest [dof]``."""
-        return self._nearer(rest, self._margin, self._kept_ahead)
+        return self._nearer(rest, self._margin)
 
     def gate(self, q: Joints) -> Strain | None:
         """The same for a set-point, with the smaller limit."""
-        return self._nearer(q, self._gate, self._kept)
+        return self._nearer(q, self._gate)
 
-    def _nearer(self, q: Joints, limit: float, known: tuple[KeptDistances, ...]) -> Strain | None:
-        # Plainly a loop: what needs no measuring is most of what a period asks for.
-        for kept in known:
-            if not kept.all_at_least(q, limit):
-                break
-        else:
-            return None
+    def _nearer(self, q: Joints, limit: float) -> Strain | None:
         found = self.model.clearance(q)
+        if found.distance_m >= limit:
+            return None
         return Strain(f"{found.between[0]} to {found.between[1]} [m]", found.distance_m, limit)

@@ -16,6 +16,7 @@ import numpy as np
 from robolearn.arms.compiled.forms import DriveBounds, DriveState
 from robolearn.arms.differential import DampedStep, Limited, Singularity, no_singular_values
 from robolearn.arms.joint_path import JointLimits, JointPath
+from robolearn.arms.packed import packed
 from robolearn.arms.shapes import Joints
 from robolearn.arms.tool_kinematics import ToolKinematics
 from robolearn.arms.tool_path import ToolPath, ToolPathLimits
@@ -58,7 +59,7 @@ class ToolDrive:
         )
         # Below this smallest singular value motions are damped.
         self.damped = step.singularity.damped
-        self._bounds = DriveBounds(
+        bounds = DriveBounds(
             kinematics.chain,
             self.path.bounds,
             step.bounds,
@@ -68,7 +69,7 @@ class ToolDrive:
             change=limits.max_acceleration * period_s,
             turn=limits.max_rotation_acceleration * period_s,
         )
-        self._state = DriveState(
+        state = DriveState(
             self.path.state,
             self._joints.state,
             jacobian=np.zeros((6, dof)),
@@ -76,6 +77,12 @@ class ToolDrive:
             told=np.array((1.0, math.inf)),
             flags=np.zeros(2, dtype=np.int64),
         )
+        windows = len(state.path.newest), len(state.joints.newest)
+        sizes = np.array((dof, kinematics.chain.links.shape[1], *windows), dtype=np.int64)
+        self._state, numbers, marks = packed(state)
+        self.path.state, self._joints.state = self._state.path, self._state.joints
+        # As kernels take them.
+        self._form = packed(bounds)[1], numbers, marks, sizes
         self._warm(0.5 * (np.array(own.low) + np.array(own.high)))
 
     def _warm(self, q: Joints) -> None:
@@ -121,23 +128,23 @@ class ToolDrive:
     def reset(self, q: Joints) -> None:
         """At rest at ``q [dof]``; DataError outside the joints' limits."""
         self._joints.reset(q)
-        self._compiled.reset(self._bounds, self._state)
+        self._compiled.reset(*self._form)
 
     def follow(self, T: Pose) -> None:
         """Lead the tip to ``T [4, 4]`` in the frame from now on."""
-        self.path.follow(T)
+        self._compiled.aim(*self._form, np.array(T, dtype=np.float64, order="C"))
 
     def advance(self) -> Joints:
         """The next set-point ``[dof]``, one period on."""
-        return self._made(self._compiled.advance(self._bounds, self._state, False))
+        return self._made(self._compiled.advance(*self._form, False))
 
     def brake(self) -> Joints:
         """As :meth:`advance`, slowing down to rest along the motion."""
-        return self._made(self._compiled.advance(self._bounds, self._state, True))
+        return self._made(self._compiled.advance(*self._form, True))
 
     def rest(self, q: Joints) -> Joints:
         """Where braking from the newest set-point ``q`` ends, to first order ``[dof]``."""
-        return self._compiled.rest(self._bounds, self._state, np.array(q, dtype=np.float64))
+        return self._compiled.rest(*self._form, np.array(q, dtype=np.float64))
 
     def _made(self, done: bool) -> Joints:
         if not done:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from robolearn.arms.compiled.chain import frames_at
+from robolearn.arms.collision import CollisionModel
+from robolearn.arms.compiled.gates import first_broken
 from robolearn.arms.differential import smallest_gradient
 from robolearn.arms.joint_path import JointPath
 from robolearn.arms.kinematics import pose_difference
-from robolearn.arms.models import UR5E
+from robolearn.arms.models import CAPSULES, UR5E
 from robolearn.arms.tool_drive import ToolDrive, joint_limits
 from robolearn.arms.tool_kinematics import ToolKinematics
 from robolearn.arms.tool_path import ToolPathLimits
@@ -23,4 +24,5 @@ def compile_all() -> None:
     T, J = kinematics.pose_jacobian(drive.q)
     smallest_gradient(J, J[:, 0], J[0])
     pose_difference(T, T)
-    frames_at(kinematics.chain, drive.q)
+    CollisionModel(UR5E, CAPSULES[UR5E.name])
+    first_broken(np.zeros((4, 6)), np.zeros((2, 6)), drive.q)

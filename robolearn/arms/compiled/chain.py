@@ -72,14 +72,6 @@ def fill(chain: Chain, q: Joints, frames: FloatRows, T: Pose, J: Jacobian) -> No
 
 
 @kernel
-def frames_at(chain: Chain, q: Joints) -> FloatRows:
-    """Frames ``[dof + 1, 12]``."""
-    frames = np.empty((len(chain.links) + 1, 12))
-    fill_frames(chain, q, frames)
-    return frames
-
-
-@kernel
 def pose_jacobian_at(chain: Chain, q: Joints) -> tuple[Pose, Jacobian]:
     """The tip's ``[4, 4]`` and ``[6, dof]``."""
     T, J = np.eye(4), np.empty((6, len(chain.links)))

@@ -23,6 +23,26 @@ class Chain(NamedTuple):
     links: FloatRows
 
 
+class Capsules(NamedTuple):
+    """Of an arm's links and its surroundings: ``link [n]`` of each (0: base), ``start`` and ``way``
+    to the end ``[n, 3]`` in its frame, ``square [n]`` of the way's length.
+
+    Of every pair ``[m]`` the two, and both radii together; of those that keep off the table ``[k]``
+    which, and the height of its top with the radius; ``normal [3]`` of the table.
+    """
+
+    link: Index
+    start: FloatRows
+    way: FloatRows
+    square: Floats
+    one: Index
+    two: Index
+    reach: Floats
+    above: Index
+    over: Floats
+    normal: Floats
+
+
 class JointBounds(NamedTuple):
     """Per joint ``[n]``, and of the law. ``change``: of speed in a period, ``brake``: of it, what
     plans to stop count on.

@@ -8,6 +8,7 @@ import numpy as np
 
 from robolearn.arms.compiled import differential, joints, tool_path
 from robolearn.arms.compiled.chain import fill
+from robolearn.arms.compiled.drive_forms import bounds_of, state_of
 from robolearn.arms.compiled.forms import DriveBounds, DriveState
 from robolearn.arms.compiled.kernel import kernel, part
 from robolearn.arms.compiled.vectors import (
@@ -26,6 +27,7 @@ from robolearn.arms.compiled.vectors import (
 )
 from robolearn.arms.shapes import Jacobian, Joints, Twist
 from robolearn.geometry import Pose
+from robolearn.shapes import OwnFloats, OwnIndex
 
 # Speeds stay this far inside their limits.
 _INSIDE = 0.98
@@ -42,10 +44,13 @@ PARKED, LIMITED = 0, 1
 
 
 @kernel
-def advance(bounds: DriveBounds, state: DriveState, braking: bool) -> bool:
+def advance(
+    numbers: OwnFloats, state_numbers: OwnFloats, marks: OwnIndex, sizes: OwnIndex, braking: bool
+) -> bool:
     """One period on, towards the goal or slowing down to rest along the motion; False where the
-    Jacobian has no singular values.
+    Jacobian has no singular values. Bounds and state as ``packed`` makes them, here and below.
     """
+    bounds, state = bounds_of(numbers, sizes), state_of(state_numbers, marks, sizes)
     if braking and state.flags[PARKED]:
         return True
     n = len(state.joints.q)
@@ -72,8 +77,9 @@ def advance(bounds: DriveBounds, state: DriveState, braking: bool) -> bool:
 
 
 @kernel
-def reset(bounds: DriveBounds, state: DriveState) -> None:
+def reset(numbers: OwnFloats, state_numbers: OwnFloats, marks: OwnIndex, sizes: OwnIndex) -> None:
     """At rest where the joints are."""
+    bounds, state = bounds_of(numbers, sizes), state_of(state_numbers, marks, sizes)
     n = len(state.joints.q)
     T, frames = np.eye(4), np.empty((n + 1, 12))
     fill(bounds.chain, state.joints.sent, frames, T, state.jacobian)
@@ -87,8 +93,20 @@ def reset(bounds: DriveBounds, state: DriveState) -> None:
 
 
 @kernel
-def rest(bounds: DriveBounds, state: DriveState, q: Joints) -> Joints:
+def aim(
+    numbers: OwnFloats, state_numbers: OwnFloats, marks: OwnIndex, sizes: OwnIndex, T: Pose
+) -> None:
+    """See ``ToolPath.follow``."""
+    bounds, state = bounds_of(numbers, sizes), state_of(state_numbers, marks, sizes)
+    tool_path.aim(bounds.path, state.path, T)
+
+
+@kernel
+def rest(
+    numbers: OwnFloats, state_numbers: OwnFloats, marks: OwnIndex, sizes: OwnIndex, q: Joints
+) -> Joints:
     """Where braking from the newest set-point ``q [dof]`` ends, to first order."""
+    bounds, state = bounds_of(numbers, sizes), state_of(state_numbers, marks, sizes)
     n = len(q)
     end, T, J, frames = np.eye(4), np.eye(4), np.empty((6, n)), np.empty((n + 1, 12))
     tool_path.fill_rest(bounds.path, state.path, end)

@@ -15,6 +15,7 @@ from robolearn.errors import ConfigError, DataError
 from tests.robolearn.arms.segments import segment_distance
 
 POINT = st.tuples(*(st.floats(-1, 1),) * 3)
+PLANE = st.sampled_from((Plane((0.0, 0.0, 1.0), 0.0), Plane((0.6, 0.0, 0.8), -0.3)))
 READY = {
     "ur5e": np.array([-0.3345, -1.3191, 2.4190, -2.6707, -1.5708, -0.3345]),
     "panda": np.array([0.0, -0.785, 0.0, -2.356, 0.0, 1.571, 0.785]),
@@ -46,8 +47,8 @@ def test_crossing_parallel_and_point_segments():
     np.testing.assert_allclose(segment_distance(p1, q1, p2, q2), expected, atol=1e-12)
 
 
-def textbook_distances(model: CollisionModel, q: np.ndarray) -> np.ndarray:
-    """Pairs, then the table (level, at height 0): every capsule's ends one by one."""
+def textbook_distances(model: CollisionModel, q: np.ndarray, plane: Plane) -> np.ndarray:
+    """Pairs, then the table: every capsule's ends one by one."""
     frames = [*model.arm.frames(q), model.arm.fk(q)]
     ends = np.array(
         [[(frames[c.link] @ [*p, 1.0])[:3] for p in (c.start, c.end)] for c in model.capsules]
@@ -56,23 +57,21 @@ def textbook_distances(model: CollisionModel, q: np.ndarray) -> np.ndarray:
     one, two = np.array(model.pairs).T
     pairs = segment_distance(ends[one, 0], ends[one, 1], ends[two, 0], ends[two, 1])
     above = [k for k, c in enumerate(model.capsules) if c.link > 1]
-    return np.concatenate(
-        [pairs - radius[one] - radius[two], (ends[..., 2].min(axis=1) - radius)[above]]
-    )
+    heights = (ends @ np.array(plane.normal)).min(axis=1) - plane.offset - radius
+    return np.concatenate([pairs - radius[one] - radius[two], heights[above]])
 
 
 @settings(max_examples=40)
-@given(st.lists(st.tuples(POINT, POINT), min_size=1, max_size=3), st.integers(0, 99))
-def test_all_distances_at_once_are_those_of_the_textbook(things, seed):
+@given(st.lists(st.tuples(POINT, POINT), min_size=1, max_size=3), st.integers(0, 99), PLANE)
+def test_all_distances_at_once_are_those_of_the_textbook(things, seed, plane):
     obstacles = [Capsule(0, a, b, 0.05, f"thing {k}") for k, (a, b) in enumerate(things)]
     # A ball, one along the base's axis, and one that is parallel to the upper arm.
     obstacles.append(Capsule(0, (0.3, 0.1, 0.2), (0.3, 0.1, 0.2), 0.1, "ball"))
     obstacles.append(Capsule(8 - 1, (0.0, 0.0, 0.0), (0.0, 0.0, 0.12), 0.02, "tool"))
-    plane = Plane((0.0, 0.0, 1.0), 0.0)
     model = CollisionModel(UR5E, [*CAPSULES["ur5e"], *obstacles], table=plane)
     rng = np.random.default_rng(seed)
     rows = (*rng.uniform(-np.pi, np.pi, (2, 6)), np.zeros(6))
-    expected = [textbook_distances(model, q) for q in rows]
+    expected = [textbook_distances(model, q, plane) for q in rows]
     np.testing.assert_allclose(model.distances_rows(rows), expected, rtol=0, atol=1e-9)
 
 
@@ -305,3 +304,18 @@ def test_bad_models_and_joints_are_refused():
         CollisionModel(UR5E, [])
     with pytest.raises(DataError, match="finite"):
         CollisionModel(UR5E, CAPSULES["ur5e"]).distances(np.full(6, np.nan))
+
+
+def test_a_plane_whose_normal_is_no_direction_is_refused():
+    with pytest.raises(ConfigError, match="length 1"):
+        Plane((0.0, 0.0, 2.0), 0.0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_no_number_is_told_and_never_near_nor_far(bad):
+    model = CollisionModel(UR5E, CAPSULES["ur5e"])
+    broken = np.array([0.0, 0.0, bad, 0.0, 0.0, 0.0])
+    with pytest.raises(DataError, match="finite joint positions"):
+        model.clearance(broken)
+    with pytest.raises(DataError, match="6 finite"):
+        model.clearance(np.zeros(5))

@@ -13,12 +13,13 @@ import pytest
 
 from hardware.supervisor.joint_follower import JointFollowerConfig
 from hardware.supervisor.link import Mode
-from robolearn.arms.compiled import kernel
+from robolearn.arms.compiled import drive_forms, forms, kernel
 from robolearn.arms.compiled.ahead import compile_all
 from robolearn.arms.differential import DampedStep
+from robolearn.arms.packed import packed
 from robolearn.arms.tool_path import ToolPathLimits
 from tests.benchmarks.bench_supervisor import RECIPE, SPACE
-from tests.hardware.workcell import Cell, in_joint_space
+from tests.hardware.workcell import FOLLOWER, Cell, in_joint_space, joints_at
 
 HOME = np.array(SPACE.home)
 JERKY = dataclasses.replace(SPACE.limits, max_jerk=20.0, max_rotation_jerk=60.0)
@@ -43,14 +44,22 @@ def tool(limits, **space):
         tool(JERKY),
         tool(WIDE, action="tool/pose"),
         in_joint_space("ur5e", table_height_m=0.0, tool_length_m=0.12, max_tool_speed=0.5),
+        FOLLOWER,
     ],
 )
 def test_nothing_is_compiled_while_an_arm_follows(recipe):
-    cell = Cell(recipe=recipe, q=HOME)
+    home = np.array(joints_at((0.256, 0.3))) if recipe is FOLLOWER else HOME
+    cell = Cell(recipe=recipe, q=home)
     before = compiled()
     assert before > 0
+    # A guided move there and back.
+    for way in (0.1, 0.0):
+        cell.ask("goto", [home + way * np.eye(6)[0]])
+        cell.run(3.0)
+        assert cell.mode is Mode.HOLD
+        np.testing.assert_allclose(cell.supervisor.robot.state().joint_position[0], home[0] + way)
     cell.follow()
-    start = cell.follower.action(HOME)
+    start = cell.follower.action(home)
     joints = isinstance(recipe, JointFollowerConfig)
     # Far away, into the border or a singularity, nowhere, silence, and back.
     for change in (0.3, -1.0, 1.0, np.nan, None, 0.0):
@@ -68,6 +77,40 @@ def test_nothing_is_compiled_while_an_arm_follows(recipe):
     assert cell.mode is Mode.HOLD
     cell.close()
     assert compiled() == before
+
+
+def test_a_drives_numbers_in_one_piece_are_those_of_its_forms():
+    dof, links = 7, 13
+    rng = np.random.default_rng(0)
+
+    def some(*shape):
+        return rng.normal(size=shape)
+
+    def norms():
+        return forms.Norms(*some(3).tolist())
+
+    marks = np.arange(4, dtype=np.int64)
+    bounds = forms.DriveBounds(
+        forms.Chain(some(12), some(12), some(dof, links)),
+        forms.PathBounds(*some(3).tolist(), norms(), norms(), 0.5, some(3), some(3)),
+        forms.StepBounds(*some(4, dof), *some(6).tolist()),
+        forms.JointBounds(*some(5, dof), *some(3).tolist(), some(2, 3)),
+        *some(4).tolist(),
+    )
+    path = forms.PathState(some(13), some(7), some(4, 4), some(6), some(3, 13), marks[:1])
+    joints = forms.JointState(*some(2, dof), some(2 * dof), some(5, 2 * dof), marks[1:2])
+    state = forms.DriveState(path, joints, some(6, dof), some(dof, 6), some(2), marks[2:])
+    sizes = np.array((dof, links, 3, 5), dtype=np.int64)
+    # Nothing of them is left out, and everything is where it was.
+    views, numbers, whole = packed(state)
+    again = drive_forms.state_of.py_func(numbers, whole, sizes)
+    assert len(packed(again)[1]) == len(numbers) > 0
+    assert repr(again) == repr(views) == repr(state)
+    numbers += 1.0
+    whole += 1
+    assert repr(again) == repr(views) != repr(state)
+    again = drive_forms.bounds_of.py_func(packed(bounds)[1], sizes)
+    assert repr(packed(again)) == repr(packed(bounds))
 
 
 @pytest.mark.parametrize("dof", [5, 6, 7])
