@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robolearn.arms.chain import chain_of
 from robolearn.arms.compiled.forms import Capsules
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.shapes import Joints
@@ -84,7 +83,7 @@ class CollisionModel:
         self.arm, self._table = arm, table
         self._touching, self._apart = tuple(touching), tuple(apart)
         self.capsules: tuple[Capsule, ...] = tuple(capsules)
-        self._chain = chain_of(arm, np.eye(4), arm.flange_in_last)
+        self._chain = arm.chain
         radius = np.array([c.radius for c in capsules], dtype=np.float64)
         ignored = {frozenset(pair) for pair in apart}
         pairs = [

@@ -9,17 +9,17 @@ uses ``math`` because numpy's call overhead dominates at this size.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Literal
 
 import numpy as np
-from scipy.linalg import get_lapack_funcs  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
+from robolearn.arms.compiled.forms import Chain
 from robolearn.arms.shapes import Jacobian, JointRows, Joints, LinkPoses, Twist
 from robolearn.errors import DataError
 from robolearn.geometry import Pose, PoseRows, pose_from_rpy
-from robolearn.shapes import FloatRows, Floats
+from robolearn.shapes import Floats
 
 # Below this |sin q5| the UR's axes 4 and 6 are parallel, and q6 is free.
 _WRIST_SINGULAR = 1e-7
@@ -28,13 +28,6 @@ _REACH_SLACK = 1e-9
 
 
 Convention = Literal["standard", "modified"]
-# LAPACK's Cholesky solver directly: numpy's checks take ten times as long at this size. For the
-# same reason the functions of one control tick use ``dot``, a third of the cost of ``@``.
-_posv: Callable[[FloatRows, Floats], tuple[FloatRows, Floats, int]] = cast("Any", get_lapack_funcs)(
-    "posv"
-)
-# ``q [dof]`` to ``T_base_flange [4, 4]`` and the flange's Jacobian ``[6, dof]``.
-Evaluate = Callable[[Joints], tuple[Pose, Jacobian]]
 Six = tuple[float, float, float, float, float, float]
 NOWHERE: Six = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
@@ -81,22 +74,35 @@ class SerialArm:
     _terms: tuple[PoseRows, PoseRows, PoseRows] = field(init=False, repr=False, compare=False)
     _T_last_flange: Pose = field(init=False, repr=False, compare=False)
     bounds: tuple[Joints, Joints] = field(init=False, repr=False, compare=False)
+    # From the base to the flange, as kernels take it.
+    chain: Chain = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         terms = np.array([_terms(link, self.convention) for link in self.links])
         object.__setattr__(self, "_terms", (terms[:, 0], terms[:, 1], terms[:, 2]))
         object.__setattr__(self, "_T_last_flange", pose_from_rpy(self.flange))
-        object.__setattr__(self, "bounds", (np.array(self.low), np.array(self.high)))
+        limits = (np.array(v, dtype=np.float64) for v in (self.low, self.high))
+        object.__setattr__(self, "bounds", tuple(limits))
+        object.__setattr__(self, "chain", self._chain())
+
+    def _chain(self) -> Chain:
+        if self.convention == "standard":
+            rows = [(k.a, k.d, math.cos(k.alpha), math.sin(k.alpha)) for k in self.links]
+        else:
+            rows = [(k.d, *_numbers(_before(k))) for k in self.links]
+        links = np.array(rows, dtype=np.float64)
+        return Chain(_numbers(np.eye(4)), _numbers(self._T_last_flange), links)
+
+    def chain_between(self, T_start: Pose, T_end: Pose) -> Chain:
+        """:attr:`chain` with the base at ``T_start [4, 4]``, to a tip at ``T_end [4, 4]`` in the
+        last link.
+        """
+        return self.chain._replace(start=_numbers(T_start), end=_numbers(T_end))
 
     @property
     def dof(self) -> int:
         """Number of joints."""
         return len(self.links)
-
-    @property
-    def before(self) -> PoseRows:
-        """``[dof, 4, 4]``: every joint's frame in the link before it (``modified``)."""
-        return np.array([_before(link) for link in self.links])
 
     @property
     def flange_in_last(self) -> Pose:
@@ -162,6 +168,11 @@ class SerialArm:
         return bool(
             np.all(q >= np.array(self.low) + margin) and np.all(q <= np.array(self.high) - margin)
         )
+
+
+def _numbers(T: Pose) -> Floats:
+    """``T [4, 4]`` as a frame ``[12]``: the columns of a pose without its last row."""
+    return T[:3].T.flatten()
 
 
 def dh_transform(a: float, d: float, alpha: float, q: float) -> Pose:
@@ -242,7 +253,6 @@ def track(
     posture: Joints | None = None,
     pull: float = 0.1,
     accept: float = 0.0,
-    evaluate: Evaluate | None = None,
 ) -> tuple[Joints, float]:
     """The configuration nearest to the pose that damped least squares finds from ``q_near``.
 
@@ -252,32 +262,19 @@ def track(
     towards it where that leaves the flange alone (null-space projection, Siciliano 1990).
     ``accept``: a step that begins with a smaller error, and meets no limit, is trusted without
     looking again; what remains is of second order (its size is estimated by the error's square).
-    ``evaluate`` replaces :meth:`SerialArm.fk_jacobian` by something faster that gives the same.
     Returns ``q [dof]`` within the limits and the norm of the remaining pose error.
     """
-    at = arm.fk_jacobian if evaluate is None else evaluate
-    low, high = arm.bounds
-    q = np.array(q_near, dtype=np.float64)
-    left = iterations
-    while True:
-        T, J = at(q)
-        error = pose_difference(T_base_flange, T)
-        norm2 = float(error.dot(error))
-        if left == 0 or norm2 < tolerance * tolerance:
-            return q, math.sqrt(norm2)
-        left -= 1
-        damping = 0.5 * norm2 + 1e-12
-        wish = None if posture is None else pull * (posture - q)
-        moved = q + _dls_step(J, error, damping, wish)
-        if not _inside(moved.tolist(), arm.low, arm.high):
-            stuck = ((moved < low) & (q <= low)) | ((moved > high) & (q >= high))
-            free = np.where(stuck, 0.0, 1.0)
-            wish = None if wish is None else free * wish
-            moved = q + _dls_step(J * free, error, damping, wish)
-            moved = np.minimum(np.maximum(moved, low), high)
-        elif norm2 < accept * accept:
-            return moved, norm2
-        q = moved
+    # Compiled, and numba loaded, where an arm is led to a pose.
+    from robolearn.arms.compiled.inverse import Search, tracked
+
+    near, rest = (
+        np.array(v, dtype=np.float64) for v in (q_near, () if posture is None else posture)
+    )
+    if near.shape != (arm.dof,) or rest.shape not in {(0,), (arm.dof,)}:
+        raise ValueError(f"expected {arm.dof} joint positions, got {q_near} and {posture}")
+    goal = np.array(T_base_flange, dtype=np.float64, order="C")
+    search = Search(float(tolerance), int(iterations), float(accept), float(pull))
+    return tracked(arm.chain, goal, near, *arm.bounds, rest, search)
 
 
 def pose_difference(T_goal: Pose, T_now: Pose) -> Twist:
@@ -287,31 +284,6 @@ def pose_difference(T_goal: Pose, T_now: Pose) -> Twist:
     # Kernels are compiled for arrays in one piece that can be written to.
     goal, now = (np.array(T, dtype=np.float64, order="C") for T in (T_goal, T_now))
     return twist_between(goal, now)
-
-
-def _inside(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> bool:
-    # A loop, as ``all`` with a generator takes twice as long here.
-    for least, value, most in zip(low, values, high, strict=True):  # noqa: SIM110
-        if not least <= value <= most:
-            return False
-    return True
-
-
-def _dls_step(J: Jacobian, error: Twist, damping: float, wish: Joints | None) -> Joints:
-    """``J+ error`` plus the part of ``wish`` that the task does not see."""
-    if J.shape[1] < J.shape[0]:
-        # Fewer joints than directions: the normal equations of the joints are the regular ones.
-        return _posv(_damped(J.T.dot(J), damping), error.dot(J))[1]
-    B = _damped(J.dot(J.T), damping)
-    if wish is None:
-        return _posv(B, error)[1].dot(J)
-    return wish + _posv(B, error - J.dot(wish))[1].dot(J)
-
-
-def _damped(square: FloatRows, damping: float) -> FloatRows:
-    diagonal = square.ravel()[:: len(square) + 1]
-    diagonal += damping
-    return square
 
 
 def _ik_ur(arm: SerialArm, T_base_flange: Pose, q_near: Joints) -> Joints:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from robolearn.arms.chain import chain_of
 from robolearn.arms.compiled.forms import Chain
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.shapes import Jacobian, JointRows, Joints
@@ -33,7 +32,7 @@ class ToolKinematics:
         T = inverse(self.T_base_frame)
         object.__setattr__(self, "_T_frame_base", T)
         end = self.arm.flange_in_last @ self.T_flange_tip
-        object.__setattr__(self, "chain", chain_of(self.arm, T, end))
+        object.__setattr__(self, "chain", self.arm.chain_between(T, end))
 
     def pose(self, q: Joints) -> Pose:
         """``T_frame_tip [4, 4]`` at joint positions ``q [dof]``."""

@@ -34,7 +34,6 @@ from robolearn.errors import SceneError, did_you_mean
 from robolearn.geometry import Pose, inverse, pose
 from robolearn.shapes import OwnFloats
 from robolearn.types import Command, SentBlock
-from sim.control.fast_kinematics import FastKinematics
 from sim.control.gripper_drive import DrivenFingers, GripperDrive
 from sim.control.own_arm import arm_of
 from sim.control.servos import Gains, apply_gains, servo_lead, setpoint_steps
@@ -136,7 +135,6 @@ class _Arm:
         # The tool must be fixed to the flange: the same offset in another configuration.
         self._check_tool(model, data, T_world_base)
         self._command = TOOL_COMMANDS.get(cfg.action.partition("/")[2])
-        self._fast = FastKinematics(self.arm)
         self.drive: ToolDrive | None = None
         self._rate_hz = config.rate_hz
         self._watch, self._slowed = SlowingWatch(self._rate_hz), Slowed.OVER
@@ -242,7 +240,6 @@ class _Arm:
             accept=_JUMP,
             posture=self.home,
             pull=_PULL,
-            evaluate=self._fast,
         )
         return error
 

@@ -8,7 +8,7 @@ from robolearn.arms.collision import CollisionModel
 from robolearn.arms.compiled.gates import first_broken
 from robolearn.arms.differential import smallest_gradient
 from robolearn.arms.joint_path import JointPath
-from robolearn.arms.kinematics import pose_difference
+from robolearn.arms.kinematics import pose_difference, track
 from robolearn.arms.models import CAPSULES, UR5E
 from robolearn.arms.tool_drive import ToolDrive, joint_limits
 from robolearn.arms.tool_kinematics import ToolKinematics
@@ -24,5 +24,6 @@ def compile_all() -> None:
     T, J = kinematics.pose_jacobian(drive.q)
     smallest_gradient(J, J[:, 0], J[0])
     pose_difference(T, T)
+    track(UR5E, T, drive.q, tolerance=1e-6, iterations=1)
     CollisionModel(UR5E, CAPSULES[UR5E.name])
     first_broken(np.zeros((4, 6)), np.zeros((2, 6)), drive.q)

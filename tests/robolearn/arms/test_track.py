@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robolearn.arms.compiled.chain import pose_jacobian_at
 from robolearn.arms.kinematics import ik_dls, pose_difference, track
 from robolearn.arms.models import ARMS, PANDA
 from robolearn.errors import DataError
@@ -78,8 +79,36 @@ def test_jacobian_is_the_derivative_for_every_arm(name: str) -> None:
         q = rng.uniform(arm.low, arm.high)
         T, J = arm.fk_jacobian(q)
         np.testing.assert_array_equal(T, arm.fk(q))
+        for plain, compiled in zip((T, J), pose_jacobian_at(arm.chain, q), strict=True):
+            np.testing.assert_allclose(compiled, plain, rtol=0, atol=1e-12)
         for i in range(arm.dof):
             step = np.zeros(arm.dof)
             step[i] = h
             difference = pose_difference(arm.fk(q + step), arm.fk(q - step)) / (2 * h)
             np.testing.assert_allclose(difference, J[:, i], atol=1e-7)
+
+
+@pytest.mark.parametrize("name", sorted(ARMS))
+def test_one_step_is_that_of_the_damped_pseudoinverse(name: str) -> None:
+    arm, rng = ARMS[name], np.random.default_rng(1)
+    (low, high), compared = arm.bounds, 0
+    for _ in range(20):
+        q = rng.uniform(low + 0.3, high - 0.3)
+        T = arm.fk(q + rng.normal(0.0, 0.02, arm.dof))
+        posture = rng.uniform(low, high)
+        J, error = arm.jacobian(q), pose_difference(T, arm.fk(q))
+        damping = 0.5 * error @ error + 1e-12
+        inverse = np.linalg.solve(J.T @ J + damping * np.eye(arm.dof), J.T)
+        wish = 0.1 * (posture - q) if arm.dof >= 6 else np.zeros(arm.dof)
+        expected = q + wish + inverse @ (error - J @ wish)
+        found, _ = track(arm, T, q, tolerance=0.0, iterations=1, posture=posture)
+        if np.all((expected > low) & (expected < high)):
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+            compared += 1
+        assert arm.within_limits(found)
+    assert compared > 10
+
+
+def test_joint_positions_of_another_arm_are_refused() -> None:
+    with pytest.raises(ValueError, match="expected 7 joint positions"):
+        track(PANDA, PANDA.fk(HOME), np.zeros(6), tolerance=1e-6, iterations=9)

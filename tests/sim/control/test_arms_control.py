@@ -13,7 +13,6 @@ from robolearn.arms.models import ARMS
 from robolearn.errors import DataError, SceneError
 from robolearn.geometry import rotation_from_quat
 from robolearn.types import Command, Condition
-from sim.control.fast_kinematics import FastKinematics
 from sim.env.scene_env import SceneEnv
 from sim.robots.panda import panda_mjcf
 from sim.scene.load import SCENES, load_scene
@@ -61,18 +60,6 @@ def test_every_copy_of_the_panda_is_the_generated_one() -> None:
     assert copies
     for path in copies:
         assert path.read_text() == panda_mjcf(), f"write sim.robots.panda.panda_mjcf() to {path}"
-
-
-@pytest.mark.parametrize("name", sorted(ARMS))
-def test_fast_kinematics_are_the_published_ones(name: str) -> None:
-    arm, rng = ARMS[name], np.random.default_rng(0)
-    fast = FastKinematics(arm)
-    for _ in range(20):
-        q = rng.uniform(arm.low, arm.high)
-        T, J = fast(q)
-        expected = arm.fk_jacobian(q)
-        np.testing.assert_allclose(T, expected[0], atol=1e-9)
-        np.testing.assert_allclose(J, expected[1], atol=1e-9)
 
 
 def test_the_tool_goes_where_it_is_sent_pointing_down(table: SceneEnv) -> None:
