@@ -60,6 +60,8 @@ log = logging.getLogger(__name__)
 _REST_RAD_S, _REST_SAMPLES = 0.01, 6
 # Nobody takes an older picture for what there is.
 _OLD_NS = 1_000_000_000
+# What an arm that presses on something stops for: by its force, where it is held up, by itself.
+_PRESSED = (Cause.OVERLOAD, Cause.FOLLOWING_ERROR, Cause.ROBOT_FAULT)
 
 
 @runtime_checkable
@@ -386,11 +388,10 @@ class RealEnv:
         self._take_events()
 
     def clear_stop(self) -> None:
-        """The operator's explicit recovery from a latched stop. Where the arm presses on something
-        it would stop again at once: a hand that can makes way for it first.
+        """The operator's explicit recovery from a latched stop. Where the arm may press on
+        something it would stop again at once: a hand that can makes way for it first.
         """
-        jammed = self.status().cause is Cause.OVERLOAD
-        if jammed and isinstance(self._place, MakesWay):
+        if self.status().cause in _PRESSED and isinstance(self._place, MakesWay):
             self._place.make_way()
         self.supervisor.clear()
         self._state_times.restart()

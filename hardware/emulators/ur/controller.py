@@ -340,8 +340,10 @@ class UrEmulator:
             return False
         if self.status.protective:
             self.status.protective = False
+            # Ending a program stops a motion, which then is no longer at rest.
+            rests = self.motion.at_rest
             self._stop_program("unlocked after a protective stop")
-            if self.motion.at_rest:
+            if rests:
                 self.motion.hold_here(self._plant.joint_positions())
             self.log.event("unlocked", "")
         return True

@@ -23,6 +23,8 @@ from robolearn.types import Condition
 
 # Places that are remembered.
 _KNOWN = 4
+# How long an arm is waited for, how often it is looked at, and how often at rest [s].
+_WAIT_S, _AGAIN_S, _QUIET = 5.0, 0.05, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,21 @@ class LabPlacement:
     def make_way(self) -> None:
         """Take everything away from an arm that presses on it: back to where it was put last, the
         next time (it is there that the arm presses) to where it was put before, and so on in turn.
+        The arm then springs to where it was sent, and is at rest afterwards.
         """
         if self._put:
             self._lay(self._put[-1])
             self._put.rotate(1)
+            self._wait_at_rest()
+
+    def _wait_at_rest(self) -> None:
+        deadline, quiet = time.monotonic() + _WAIT_S, 0
+        # It takes a moment to begin.
+        while quiet < _QUIET:
+            quiet = 0 if self.lab.log(time.monotonic_ns()).moving else quiet + 1
+            if time.monotonic() > deadline:
+                raise RobotError(f"the lab's arm did not come to rest within {_WAIT_S:g} s")
+            time.sleep(_AGAIN_S)
 
     def _lay(self, condition: Condition) -> str:
         placed = objects_of(condition)
@@ -57,7 +70,7 @@ class LabPlacement:
         return "placed by the lab" if placed else "nothing to place"
 
     def _place(self, name: str, pose: tuple[float, ...]) -> None:
-        deadline = time.monotonic() + 5.0
+        deadline = time.monotonic() + _WAIT_S
         while True:
             try:
                 self.lab.place(name, pose)
@@ -65,7 +78,7 @@ class LabPlacement:
                 # The lab refuses a hand in the cell until the arm has come to rest.
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(0.05)
+                time.sleep(_AGAIN_S)
             else:
                 return
 

@@ -23,6 +23,7 @@ from robolearn.errors import (
     ConfigError,
     DataError,
     InferenceError,
+    RobotError,
     SafetyStopError,
     StaleSignalError,
 )
@@ -229,6 +230,17 @@ def test_an_arm_that_presses_on_something_is_given_way_before_its_stop_is_cleare
     env.estop()
     env.clear_stop()
     assert hand.made_way == before + 1
+    # The arm's own protection, which the arm has to be released from, too.
+    with lab.where.connect() as door:
+        door.fault("protective_stop")
+        wait_until(lambda: env.status().cause is Cause.ROBOT_FAULT)
+        with pytest.raises(RobotError, match="refused 'clear'"):
+            env.clear_stop()
+        assert hand.made_way == before + 2
+        door.fault("unlock")
+        wait_until(lambda: not door.log().moving)
+    env.clear_stop()
+    assert env.status().mode is Mode.HOLD
 
 
 def test_whoever_waits_sees_what_there_is_and_nothing_of_it_is_kept(env):

@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 
 from hardware.cell.config import CellConfig
 from hardware.cell.load import load_cell
-from hardware.emulators.lab.admin import LabClient
+from hardware.emulators.lab.admin import LabClient, LabLog
 from hardware.supervisor.link import Cause, Mode, Status
 from robolearn.errors import RobotConnectionError, RobotError
 from robolearn.operations.cell import release
@@ -128,6 +129,13 @@ class Door(LabClient):
 
     def __init__(self) -> None:
         self.put = list[tuple[str, tuple[float, ...]]]()
+        # Looks at the arm that find it moving.
+        self.moves, self.looks = 0, 0
+
+    def log(self, since_ns: int = 0, limit: int = 20_000) -> LabLog:
+        del since_ns, limit
+        self.looks += 1
+        return LabLog(0, self.looks <= self.moves, np.zeros(0, np.int64), np.zeros((0, 6)), ())
 
     def place(self, name: str, pose: Sequence[float]) -> None:
         self.put.append((name, tuple(pose)))
@@ -145,3 +153,7 @@ def test_what_an_arm_presses_on_is_put_back_where_it_lay_by_turns() -> None:
     for _ in range(3):
         hand.make_way()
     assert [pose[0] for _, pose in door.put] == [0.2, 0.1, 0.2]
+    # The arm springs to where it was sent: it has come to rest before its stop is cleared.
+    door.looks, door.moves = 0, 7
+    hand.make_way()
+    assert door.looks > 7
