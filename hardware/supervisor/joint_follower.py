@@ -30,7 +30,9 @@ from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.models import ARMS, named_arm
 from robolearn.arms.shapes import Joints
 from robolearn.arms.slowing import Slowed
+from robolearn.arms.tool_kinematics import ToolKinematics
 from robolearn.errors import ConfigError
+from robolearn.geometry import pose
 
 # [m/s] of the tool's tip, where a cell says nothing else: "reduced speed", the fastest that ISO
 # 10218-1 and ISO/TS 15066 allow beside people without a measured separation (250 mm/s).
@@ -153,8 +155,11 @@ class JointFollower:
         self._least = [v - _ROUNDING for v in limits.low]
         self._most = [v + _ROUNDING for v in limits.high]
         self._speed = [_SLACK * v for v in limits.speed]
-        self._arm = arm = config.serial_arm()
-        self._flanges = None if arm is None else RecentTips(arm.fk)
+        arm, end = config.serial_arm(), (0.0, 0.0, config.space.tool_length_m)
+        # Of the tool's tip, in the arm's base.
+        T_flange_tip = pose(np.eye(3), end)
+        self._kinematics = None if arm is None else ToolKinematics(arm, np.eye(4), T_flange_tip)
+        self._tips = None if self._kinematics is None else RecentTips(self._kinematics.pose)
         jerk = None if limits.jerk is None else np.array(limits.jerk)
         self._gate = RateGate(np.array(limits.acceleration), jerk, rate_hz)
         self._target: Target | None = None
@@ -198,12 +203,10 @@ class JointFollower:
 
     def _reach(self) -> list[float]:
         """How far the tool's tip moves per joint angle ``[joints]`` [m/rad]."""
-        if self._arm is None:
+        if self._kinematics is None:
             return [0.0] * len(self._low)
-        T, jacobian = self._arm.fk_jacobian(self._path.q)
-        tip = self.config.space.tool_length_m * T[:3, 2]
-        moved = jacobian[:3] + np.cross(jacobian[3:], tip[:, None], axis=0)
-        return [float(v) for v in np.sqrt((moved * moved).sum(axis=0))]
+        moved = self._kinematics.pose_jacobian(self._path.q)[1][:3]
+        return np.sqrt((moved * moved).sum(axis=0)).tolist()
 
     @property
     def acceleration(self) -> float:
@@ -218,12 +221,7 @@ class JointFollower:
 
     def travel(self, one: Joints, two: Joints) -> float:
         """How far the tip moves between two set-points [m]; 0 for an arm that is not known."""
-        if self._flanges is None:
-            return 0.0
-        # In the order of time: the older one is still known.
-        a, b = (self._flanges.at(q) for q in (one, two))
-        length = self.config.space.tool_length_m
-        return float(np.linalg.norm(b[:3, 3] - a[:3, 3] + length * (b[:3, 2] - a[:3, 2])))
+        return 0.0 if self._tips is None else self._tips.travel(one, two)
 
     def leeway(self, q: Joints) -> Leeway:
         """To the joints' limits; the tool has none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 
@@ -29,3 +30,9 @@ class RecentTips:
         tip = self._pose(q)
         self._known.appendleft((q, tip))
         return tip
+
+    def travel(self, one: Joints, two: Joints) -> float:
+        """How far the tip moves from one set-point to the next [m]."""
+        # In the order of time: the older one is still known.
+        start = self.at(one)[:3, 3]
+        return math.hypot(*(self.at(two)[:3, 3] - start).tolist())

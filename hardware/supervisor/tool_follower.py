@@ -313,9 +313,7 @@ class ToolFollower:
 
     def travel(self, one: Joints, two: Joints) -> float:
         """How far the tip moves between two set-points [m]."""
-        # In the order of time: the older one is still known.
-        start = self._tips.at(one)[:3, 3]
-        return math.hypot(*(self._tips.at(two)[:3, 3] - start).tolist())
+        return self._tips.travel(one, two)
 
     def leeway(self, q: Joints) -> Leeway:
         """To the joints' limits, and of the tip to the border of the workspace."""

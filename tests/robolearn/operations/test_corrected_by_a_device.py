@@ -1,13 +1,17 @@
-"""A person at a device takes over from a policy by ``collect``, in a world and on a cell."""
+"""A person at a device takes over from a policy, through the commands: ``collect`` in a world and
+on a cell, ``finetune`` on a cell.
+"""
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from hardware.cell.spec import cell_spec
 from hardware.teleop.device import DeviceReading, Steps, View
@@ -20,13 +24,17 @@ from robolearn.operations import collect as collecting
 from robolearn.operations.cell import collect as cell_collecting
 from robolearn.operations.cell import opened
 from robolearn.operations.deploy import policy as deploy_policy
+from robolearn.operations.deploy import take_over
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.spec import TaskSpace
 from robolearn.types import PolicyInput, PolicyOutput
 from tests.hardware.env.test_real_env_tool import cell as tool_cell
+from tests.hardware.lab import CONFIG, address
 from tests.hardware.teleop.answering import Answering
+from tests.robolearn.cli.deploy.test_deploy import PATIENT
 from tests.two_runs import two_runs
 
+PUSHT = Path(__file__).parents[3] / "configs" / "eval" / "pusht.yaml"
 # The person pushes between these steps of every episode.
 BEGINS, ENDS = 5, 12
 
@@ -35,6 +43,31 @@ BEGINS, ENDS = 5, 12
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     return two_runs(folder, DataConfig(observations=(TOOL, BLOCK)), 12) / "one"
+
+
+@pytest.fixture
+def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of an engine-less lab at an address of its own."""
+    raw = yaml.safe_load(CONFIG.read_text())
+    raw["lab"] = {"world": "kinematic", "devices": {"tracker": {"rate_hz": 100}}}
+    robot = raw["robot"]
+    robot["driver"] |= {"address": address(83), "watchdog_hz": 5}
+    robot["trackers"]["block/pose"]["udp"] |= {"address": address(83), "max_age_s": 1.0}
+    robot["supervisor"] = PATIENT
+    path = tmp_path / "cell.yaml"
+    path.write_text(yaml.safe_dump(raw))
+    # Real-time priority for the lab alone.
+    take = opened.take_real_time
+    monkeypatch.setattr(
+        opened, "take_real_time", lambda pid, *how, **more: bool(pid) and take(pid, *how, **more)
+    )
+    return path
+
+
+def suite(folder: Path, max_steps: int) -> Path:
+    path = folder / "short.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(PUSHT.read_text()) | {"max_steps": max_steps}))
+    return path
 
 
 class Correcting(Answering):
@@ -136,3 +169,39 @@ def test_on_a_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert episode.meta.agent == "down corrected by human:keyboard"
     assert episode.meta.provenance["policy_hash"] == "down"
     require_corrected(episode, person)
+
+
+@pytest.mark.slow
+def test_while_an_arm_practises(
+    run: Path,
+    cell: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    person = Correcting()
+    monkeypatch.setattr(take_over, "device_of", lambda *_: person)
+    store = tmp_path / "store"
+    argv = ["finetune", str(run), "--robot", str(cell), "--start-lab", "--yes", "--json"]
+    argv += ["--suite", str(suite(tmp_path, 30)), "--takeover", "keyboard", "--store", str(store)]
+    settings = {
+        "algorithm.width": 16,
+        "algorithm.batch-size": 16,
+        "algorithm.backup-chunks": 1,
+        "fit.checkpoint-every": 1,
+        "practice.max-steps": 30,
+        "practice.warmup-episodes": 2,
+        "practice.critic-updates": 3,
+        "practice.max-episodes": 2,
+        "practice.disk-gib": 0.0,
+    }
+    words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    assert main([*argv, *words, "--out", str(tmp_path / "out")]) == 0
+    found = json.loads(capsys.readouterr().out)
+    episodes = [EpisodeStore.open(store).read(i) for i in EpisodeStore.open(store).ids()]
+    assert len(episodes) == found["episodes"] == 2
+    for episode in episodes:
+        require_corrected(episode, person)
+    assert found["wear"]["take_overs"] == 2
+    assert 0 < found["wear"]["person_seconds"] < found["wear"]["robot_seconds"]
+    assert found["updates"] > 0
