@@ -89,12 +89,17 @@ class RateGate:
 
     def reset(self, x: Components) -> None:
         """At rest at ``x [n]``."""
+        if self._limits.shape[1] not in {1, len(x)}:
+            raise ValueError(f"expected {self._limits.shape[1]} values, got {x}")
         self._rows = np.zeros((4, len(x)))
         self._rows[self._compiled.AT] = x
 
     def broken(self, x: Components) -> str:
         """What ``x [n]``, the next one, breaks; "" for nothing."""
-        order = self._compiled.first_broken(self._rows, self._limits, np.array(x, dtype=np.float64))
+        new, rows = np.array(x, dtype=np.float64), self._rows
+        if new.shape != rows.shape[1:]:
+            raise ValueError(f"expected {rows.shape[1]} values, as at the reset, got {x}")
+        order = self._compiled.first_broken(rows, self._limits, new)
         if not order:
             return ""
         scale, name = self._rate_hz**order, "acceleration" if order == 2 else "jerk"

@@ -51,6 +51,20 @@ def test_jerk_is_that_of_the_last_four_set_points():
     assert "jerk" in gate.broken(np.array([1e-3]))
 
 
+def test_a_gate_takes_what_it_was_begun_with():
+    """Compiled code looks at no size: what is longer would be written beyond an array."""
+    with pytest.raises(ValueError, match="expected 3 values"):
+        RateGate(np.full(3, 5.0), None, 100.0).reset(np.zeros(4))
+    gate = RateGate(np.array(5.0), None, 100.0)
+    with pytest.raises(ValueError, match="expected 1 values"):
+        gate.broken(np.zeros(3))
+    gate.reset(np.zeros(3))
+    for wrong in (np.zeros(2), np.zeros(4)):
+        with pytest.raises(ValueError, match="expected 3 values"):
+            gate.broken(wrong)
+    assert gate.broken(np.zeros(3)) == ""
+
+
 def test_angles_are_so_many_finite_numbers():
     assert are_angles(HOME, 6)
     assert not are_angles(HOME, 7)
