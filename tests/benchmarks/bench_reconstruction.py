@@ -8,6 +8,7 @@ rendered; what was drawn is the reference of every figure.
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import tempfile
 import time
@@ -22,10 +23,13 @@ from robolearn.geometry import rotation_from_rotvec
 from robolearn.operations.scenes.reconstruct import reconstruct
 from sim.reconstruction.verify import verify
 from tests.benchmarks.floors import at_most
+from tests.benchmarks.turns import at_least
 from tests.sim.reconstruction.worlds import Thing, World, draw, shoot
 
 SEEDS, LONG_SEEDS = (11,), (11, 12, 13, 14, 15)
 VIEWS, SIZE, NOISE_M, POSE_PX = 60, (640, 480), 0.002, 0.3
+# Per object that is no primitive [s].
+COACD_S = 120.0
 
 
 def rows(long: bool = False) -> list[dict[str, Any]]:
@@ -40,18 +44,27 @@ def rows(long: bool = False) -> list[dict[str, Any]]:
         at_most("orientation, worst", "deg", worst["turned"], 2.0),
         at_most("held-out silhouette, 1 - IoU, worst object", "", worst["outside"], 0.07),
         at_most("whole pipeline, slowest", "s", worst["seconds"], 600.0),
+        _with_coacd(),
     ]
 
 
-def figures(seed: int) -> dict[str, float]:
-    """The worst of one table's objects."""
+def _with_coacd() -> dict[str, Any]:
+    name = "whole pipeline with CoACD"
+    if importlib.util.find_spec("coacd") is None:
+        why = "coacd is not installed (pip install -c constraints.txt 'robolearn[decompose]')"
+        return at_least(name, "", None, None, None, None, why)
+    return at_most(name, "s", figures(SEEDS[0], COACD_S)["seconds"], 900.0)
+
+
+def figures(seed: int, coacd_s: float = 0.0) -> dict[str, float]:
+    """The worst of one table's objects; ``coacd_s``: what CoACD may take for each."""
     world = draw(seed)
     with tempfile.TemporaryDirectory() as name:
         folder = shoot(
             Path(name) / "c", world, views=VIEWS, size=SIZE, noise_m=NOISE_M, pose_px=POSE_PX
         )
         began = time.monotonic()
-        made = reconstruct(folder, Path(name) / "scene")
+        made = reconstruct(folder, Path(name) / "scene", coacd_s=coacd_s)
         seconds = time.monotonic() - began
         checked = verify(made.scene, read_capture(folder))
         bodies = {b.name: b for b in made.found.bodies}
