@@ -29,9 +29,8 @@ from robolearn.pusht import BLOCK, TOOL
 from robolearn.spec import TaskSpace
 from robolearn.types import PolicyInput, PolicyOutput
 from tests.hardware.env.test_real_env_tool import cell as tool_cell
-from tests.hardware.lab import CONFIG, address
+from tests.hardware.lab import cell_file
 from tests.hardware.teleop.answering import Answering
-from tests.robolearn.cli.deploy.test_deploy import PATIENT
 from tests.two_runs import two_runs
 
 PUSHT = Path(__file__).parents[3] / "configs" / "eval" / "pusht.yaml"
@@ -48,14 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Of an engine-less lab at an address of its own."""
-    raw = yaml.safe_load(CONFIG.read_text())
-    raw["lab"] = {"world": "kinematic", "devices": {"tracker": {"rate_hz": 100}}}
-    robot = raw["robot"]
-    robot["driver"] |= {"address": address(83), "watchdog_hz": 5}
-    robot["trackers"]["block/pose"]["udp"] |= {"address": address(83), "max_age_s": 1.0}
-    robot["supervisor"] = PATIENT
-    path = tmp_path / "cell.yaml"
-    path.write_text(yaml.safe_dump(raw))
+    path = cell_file(tmp_path, 83)
     # Real-time priority for the lab alone.
     take = opened.take_real_time
     monkeypatch.setattr(

@@ -37,33 +37,16 @@ from robolearn.operations.deploy import policy as deploy_policy
 from robolearn.operations.deploy import run as deploy_run
 from robolearn.operations.deploy.figures import lateness_ms
 from robolearn.timing.latencies import Latencies
-from tests.hardware.lab import CONFIG, address
+from tests.hardware.lab import CONFIG, address, cell_file
 from tests.hardware.real_cell import alive
 from tests.mocks import BuildWalk, WalkPolicy
-
-PATIENT = {
-    "late_s": 0.4,
-    "heartbeat_s": 0.4,
-    "frozen_s": 2.0,
-    "state_late_s": 0.1,
-    "state_stale_s": 0.4,
-    "goto_speed": 2.5,
-    "goto_acceleration": 12.0,
-}
 
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
     """The lab's file for an engine-less lab at an address of its own, and the tiny policy."""
-    raw = yaml.safe_load(CONFIG.read_text())
-    raw["lab"] = {"world": "kinematic", "devices": {"tracker": {"rate_hz": 100}}}
-    robot = raw["robot"]
-    robot["driver"] |= {"address": address(25), "watchdog_hz": 5}
-    robot["trackers"]["block/pose"]["udp"] |= {"address": address(25), "max_age_s": 1.0}
-    robot["supervisor"] = PATIENT
-    robot["command_latency_s"], robot["state_latency_s"] = 0.024, 0.002
-    path = tmp_path / "cell.yaml"
-    path.write_text(yaml.safe_dump(raw))
+    latencies = {"command_latency_s": 0.024, "state_latency_s": 0.002}
+    path = cell_file(tmp_path, 25, **latencies)
     monkeypatch.setattr(deploy_policy, "policy_builder", lambda *_, **__: BuildWalk())
     monkeypatch.setattr(deploy_policy, "policy_hash", lambda run: "walk")
     taught = {"command_s": 0.1, "observations_s": {"tool/xy_table": 0.05}}

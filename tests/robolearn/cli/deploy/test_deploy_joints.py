@@ -18,8 +18,7 @@ from robolearn.operations.cell import opened
 from robolearn.operations.deploy import policy as deploy_policy
 from robolearn.operations.deploy import run as deploy_run
 from tests.hardware.joint_reach import GOAL, BuildReach
-from tests.hardware.lab import address
-from tests.robolearn.cli.deploy.test_deploy import PATIENT
+from tests.hardware.lab import PATIENT, address
 
 CONFIGS = Path(__file__).parents[4] / "configs"
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
 from hardware.cell.load import load_cell
 from hardware.cell.motion import JOINT_POSITION, TOOL_POSE
@@ -29,8 +28,7 @@ from robolearn.operations.deploy.operator import Unattended
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.types import Condition, Outcome
 from tests.hardware.env.test_real_env_tool import cell as tool_cell
-from tests.hardware.lab import CONFIG, address
-from tests.robolearn.cli.deploy.test_deploy import PATIENT
+from tests.hardware.lab import CONFIG, cell_file
 
 STEPS = 16
 WIDTH = "gripper/width"
@@ -40,16 +38,8 @@ SO101 = CONFIG.parent / "lab_so101.yaml"
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The lab's file for an engine-less lab at an address of its own."""
-    raw = yaml.safe_load(CONFIG.read_text())
-    raw["lab"] = {"world": "kinematic", "devices": {"tracker": {"rate_hz": 100}}}
-    robot = raw["robot"]
-    robot["driver"] |= {"address": address(81), "watchdog_hz": 5}
-    robot["trackers"]["block/pose"]["udp"] |= {"address": address(81), "max_age_s": 1.0}
-    robot["supervisor"] = PATIENT
-    path = tmp_path / "cell.yaml"
-    path.write_text(yaml.safe_dump(raw))
     monkeypatch.setattr(opened, "take_real_time", lambda *_, **__: False)
-    return path
+    return cell_file(tmp_path, 81)
 
 
 def drawn(config: Path, *, start: float = 0.2) -> Episode:

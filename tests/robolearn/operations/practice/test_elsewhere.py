@@ -70,11 +70,11 @@ from robolearn.training.run_directory import (
 )
 from robolearn.training.versions import version_file, versions
 from tests.episodes import small_episode
+from tests.hardware.lab import cell_file
 from tests.mocks import WalkPolicy
 from tests.robolearn.operations.practice.test_beside import flown
 from tests.robolearn.operations.practice.test_finetune import WORLD, small
 from tests.robolearn.operations.practice.test_on_cell import Told as Listening
-from tests.robolearn.operations.practice.test_on_cell import cell_file
 from tests.robolearn.operations.practice.test_on_cell import small as on_cell
 from tests.two_runs import two_runs
 from tests.waiting import wait_until

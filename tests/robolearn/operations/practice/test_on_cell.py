@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from hardware.emulators.lab.launch import LabProcess
 from policies.critics.reranked import RerankedPolicy
@@ -28,8 +27,7 @@ from robolearn.operations.practice.on_cell import CellPractice, finetune_on_cell
 from robolearn.operations.practice.result import FinetuneResult
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.training.run_directory import load_run
-from tests.hardware.lab import CONFIG, address
-from tests.robolearn.cli.deploy.test_deploy import PATIENT
+from tests.hardware.lab import CONFIG, cell_file
 from tests.two_runs import two_runs
 from tests.waiting import wait_until
 
@@ -51,19 +49,6 @@ SMALL = {
 def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     return two_runs(folder, DataConfig(observations=(TOOL, BLOCK)), 12) / "one"
-
-
-def cell_file(folder: Path, last: int, *, lab: bool = True) -> Path:
-    raw: dict[str, Any] = yaml.safe_load(CONFIG.read_text())
-    raw["lab"] = {"world": "kinematic", "devices": {"tracker": {"rate_hz": 100}}}
-    robot = raw["robot"]
-    robot["lab"] = lab
-    robot["driver"] |= {"address": address(last), "watchdog_hz": 5}
-    robot["trackers"]["block/pose"]["udp"] |= {"address": address(last), "max_age_s": 1.0}
-    robot["supervisor"] = PATIENT if lab else {}
-    path = folder / "cell.yaml"
-    path.write_text(yaml.safe_dump(raw))
-    return path
 
 
 def small(parent: Path, **settings: float) -> PracticeExperiment:
@@ -88,7 +73,7 @@ def test_what_cannot_be_practised_on_is_told_before_anything_is_connected(
     parent: Path, tmp_path: Path
 ) -> None:
     experiment, told = small(parent), Told()
-    where = CellPractice(robot=cell_file(tmp_path, 41, lab=False), start_lab=True)
+    where = CellPractice(robot=cell_file(tmp_path, 41, {}, lab=False), start_lab=True)
     with pytest.raises(ConfigError, match="describes a real cell"):
         finetune_on_cell(experiment, parent, where, tmp_path / "s", tmp_path / "o", told)
     where = CellPractice(robot=cell_file(tmp_path, 41), score="operator")
