@@ -37,6 +37,9 @@ class Hold(Protocol):
 
     # Whether the command may be only so far ahead of what is measured.
     led: bool
+    # Whether it takes what is measured, which may still be on its way, rather than what was
+    # commanded.
+    seen: bool
 
     def take(self, motion: Any, at: State) -> str:
         """Take hold of the state ``at``; "" when it worked, else why not yet."""
@@ -51,6 +54,7 @@ class RateHold:
     """Deflections are speeds."""
 
     led = True
+    seen = False
 
     def __init__(self, config: MappingConfig, axes: PersonAxes) -> None:
         self._config, self._axes = config, axes
@@ -80,6 +84,7 @@ class StepsHold:
     """Steps are changes."""
 
     led = True
+    seen = False
 
     def __init__(self, config: MappingConfig, axes: PersonAxes) -> None:
         del config
@@ -103,6 +108,7 @@ class HandHold:
     """Changes of a hand's pose since the clutch closed are those of the tool, scaled."""
 
     led = True
+    seen = False
 
     def __init__(self, config: MappingConfig, axes: PersonAxes) -> None:
         self._scale, self._axes = config.scale, axes
@@ -133,6 +139,7 @@ class LeaderHold:
     """The joints of a leader arm are those of the arm, once both stand alike."""
 
     led = False
+    seen = False
 
     def __init__(self, config: MappingConfig, target: JointTarget) -> None:
         self._config, self._size = config, target.spec.size
@@ -171,6 +178,7 @@ class PointerHold:
     """A point on the table is where the tool goes, once it was taken hold of."""
 
     led = False
+    seen = True
 
     def __init__(self, config: MappingConfig) -> None:
         self._reach_m = config.reach_m
@@ -190,6 +198,7 @@ class GuidedHold:
     """The arm is moved by the hand itself; nothing is added to where it is measured."""
 
     led = False
+    seen = False
 
     def take(self, motion: Guided, at: State) -> str:
         """At once: the person holds the arm."""

@@ -19,7 +19,7 @@ import numpy as np
 from hardware.teleop.axes import Eye, axes_of
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import DeviceReading, Guided
-from hardware.teleop.holds import Hold, PointerHold, hold_of
+from hardware.teleop.holds import Hold, hold_of
 from hardware.teleop.shapes import State
 from hardware.teleop.targets import WIDTH, JointTarget, ToolTarget, find_target
 from robolearn.arms.shapes import Values
@@ -151,9 +151,7 @@ class Mapping:
             self._hold = hold_of(reading.motion, self._config, self._target, self._axes)
             self._kind = type(reading.motion)
         self._baseline, self._following = None, False
-        # A pointer is put onto the tool that is seen, which may still be on its way.
-        seen = isinstance(self._hold, PointerHold)
-        return self._hold.take(reading.motion, measured if seen else self._command)
+        return self._hold.take(reading.motion, measured if self._hold.seen else self._command)
 
     def _let_go(self, measured: State, before: State, passed_s: float) -> None:
         """The arm stops where it can, measured ``passed_s`` after ``before``. A tool's orientation
