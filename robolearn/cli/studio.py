@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
-from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.cli.shared.page import serve_page
+from robolearn.cli.shared.parse import parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,29 +31,5 @@ class Args:
 def main(argv: list[str]) -> int:
     """Run the command."""
     args = parse(Args, argv, "studio", Args.__doc__ or "")
-    from robolearn.operations.studio.found import counts
-    from robolearn.operations.studio.server.serve import serve_studio
-
-    ended = threading.Event()
-
-    def end(*_: object) -> None:
-        ended.set()
-
-    token = os.environ.get("ROBOLEARN_TOKEN", "")
-    with serve_studio(args.folders, args.host, args.port, token) as studio:
-        before = {n: signal.signal(n, end) for n in (signal.SIGTERM, signal.SIGINT)}
-        if args.json:
-            print_json(
-                {"url": studio.url, "token": studio.token, "fingerprint": studio.fingerprint}
-            )
-        found = counts(studio.library.things())
-        listed = ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in found.items() if n)
-        say(f"found: {listed or 'nothing yet; what appears is shown'}", quiet=args.json)
-        say(f"open {studio.url}", quiet=args.json)
-        if studio.fingerprint:
-            say(f"its certificate: SHA-256 {studio.fingerprint}", quiet=args.json)
-        ended.wait()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    say("stopped", quiet=args.json)
+    serve_page(args.folders, args.host, args.port, as_json=args.json)
     return 0

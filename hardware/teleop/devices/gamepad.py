@@ -31,17 +31,24 @@ from robolearn.errors import ConfigError
 EVENT = struct.Struct("qqHHi")
 SYN, KEY, ABS = 0, 1, 3
 DROPPED = 3
-X, Y, RX, RY, RZ, HAT_X, HAT_Y = 0, 1, 3, 4, 5, 16, 17
-SOUTH, EAST, NORTH, WEST, TL, TR, SELECT, START = (
-    0x130, 0x131, 0x133, 0x134, 0x136, 0x137, 0x13A, 0x13B
+X, Y, Z, RX, RY, RZ, HAT_X, HAT_Y = 0, 1, 2, 3, 4, 5, 16, 17
+SOUTH, EAST, NORTH, WEST, TL, TR, TL2, SELECT, START = (
+    0x130, 0x131, 0x133, 0x134, 0x136, 0x137, 0x138, 0x13A, 0x13B
 )  # fmt: skip
 DEAD_MAN = (TL, TR)
 BUTTONS: dict[int, Key] = {
     START: "start", SOUTH: "keep", EAST: "discard", SELECT: "quit", NORTH: "takeover",
     WEST: "handback",
 }  # fmt: skip
+# What the same buttons say while the left trigger is held: none is said by a slip of the thumb.
+SHIFTED: dict[int, Key] = {
+    START: "redo", SOUTH: "success", EAST: "failure", NORTH: "marker"
+}  # fmt: skip
 # Component of the twist and its sign: sticks grow to the right and down.
 _STICKS = {Y: (0, -1), X: (1, -1), RY: (2, -1), RX: (5, -1), HAT_X: (3, 1), HAT_Y: (4, 1)}
+TRIGGERS = (Z, RZ)
+# Of a trigger's way: from there on it is held.
+_SHIFT = 0.5
 _STICK_RANGE, _TRIGGER_RANGE, _HAT_RANGE = (-32768, 32767), (0, 255), (-1, 1)
 INPUTS, SYSTEM = Path("/dev/input"), Path("/sys/class/input")
 # Of the bits that say which buttons an event device has: one word of sysfs, and all [bytes].
@@ -140,13 +147,14 @@ class Gamepad:
 
     def _look(self) -> None:
         """A stick that is held over tells nothing by itself: where all axes stand now."""
-        axes = {code: read_axis(self._fd, code) for code in (*_STICKS, RZ)}
+        axes = {code: read_axis(self._fd, code) for code in (*_STICKS, *TRIGGERS)}
         self._ranges = {code: told[1] for code, told in axes.items()}
         self._axes = {code: self._scaled(code, told[0]) for code, told in axes.items()}
 
     def _let_go(self) -> None:
         self._axes: dict[int, float] = {}
         self._held: set[int] = set()
+        self._shifted = False
 
     def _lost(self) -> None:
         with self._lock:
@@ -166,30 +174,38 @@ class Gamepad:
             # What was lost may be a release: everything is let go, and must be taken anew, at rest.
             self._let_go()
             self._look()
-        elif kind == ABS and (code in _STICKS or code == RZ):
+        elif kind == ABS and (code in _STICKS or code in TRIGGERS):
             self._axes[code] = self._scaled(code, value)
         elif kind == KEY and code in DEAD_MAN:
             (self._held.add if value else self._held.discard)(code)
-        elif kind == KEY and value == 1 and code in BUTTONS:
-            self._pressed.append(BUTTONS[code])
+        elif kind == KEY and code == TL2:
+            # Pads whose left trigger is a button, too, or nothing else.
+            self._shifted = bool(value)
+        elif kind == KEY and value == 1:
+            shifted = self._shifted or self._axes.get(Z, 0.0) > _SHIFT
+            said = (SHIFTED if shifted else BUTTONS).get(code)
+            if said is not None:
+                self._pressed.append(said)
 
     def _scaled(self, code: int, value: int) -> float:
         low, high = self._ranges[code]
         share = (value - low) / (high - low)
-        return min(1.0, max(0.0, share)) if code == RZ else min(1.0, max(-1.0, 2.0 * share - 1.0))
+        least, scaled = (0.0, share) if code in TRIGGERS else (-1.0, 2.0 * share - 1.0)
+        return min(1.0, max(least, scaled))
 
 
 def read_axis(fd: int, code: int) -> tuple[int, Range]:
     """Value and range of an axis as the kernel knows them; at rest, in the usual range, where it
     does not.
     """
-    usual = _TRIGGER_RANGE if code == RZ else _HAT_RANGE if code in (HAT_X, HAT_Y) else _STICK_RANGE
+    trigger = code in TRIGGERS
+    usual = _TRIGGER_RANGE if trigger else _HAT_RANGE if code in (HAT_X, HAT_Y) else _STICK_RANGE
     # EVIOCGABS(code): struct input_absinfo, six numbers.
     request = 2 << 30 | 24 << 16 | ord("E") << 8 | 0x40 + code
     try:
         value, low, high, *_ = struct.unpack("6i", fcntl.ioctl(fd, request, bytes(24)))
     except OSError:
-        return (usual[0] + usual[1] + 1) // 2 if code != RZ else usual[0], usual
+        return (usual[0] + usual[1] + 1) // 2 if not trigger else usual[0], usual
     return (value, (low, high)) if low < high else (0, usual)
 
 

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from robolearn.cli.shared.page import serve_page
 from robolearn.cli.shared.parse import parse, say
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
     from robolearn.data.store.store import EpisodeStore
+    from robolearn.operations.studio.library import Library
 
 
 @dataclass(frozen=True)
 class View:
-    """Look at an episode: rerun's viewer, a file for it, a picture strip, or text."""
+    """Look at an episode: rerun's viewer, a file for it, a picture strip, text, or a page."""
 
     # Store to read.
     store: tyro.conf.Positional[Path]
@@ -32,6 +34,9 @@ class View:
     save: Path | None = None
     # Print curves, who drove, and what is wrong with it; needs no display.
     text: bool = False
+    # Serve the studio's page of it until Ctrl-C: cameras, signals, who drove, events; keys say its
+    # outcome, labels and notes.
+    page: bool = False
     # Pictures per camera in the strip.
     frames: int = 8
 
@@ -39,9 +44,11 @@ class View:
 def view(argv: list[str]) -> int:
     """Run the verb; returns the exit code."""
     args = parse(View, argv, "data view", View.__doc__ or "")
-    alone = args.strip is None and args.save is None and not args.text
+    alone = args.strip is None and args.save is None and not args.text and not args.page
     if alone and not _has_display():
-        raise ConfigError("there is no display; use --text, --strip out.png or --save out.rrd")
+        raise ConfigError(
+            "there is no display; use --page, --text, --strip out.png or --save out.rrd"
+        )
     from robolearn.data.store.store import EpisodeStore
     from robolearn.data.view.rerun import show_episode
     from robolearn.operations.pictures.strip import draw_strip, newest_episode
@@ -56,7 +63,17 @@ def view(argv: list[str]) -> int:
     if args.save is not None or alone:
         show_episode(store, episode, args.save)
         say(f"{episode}: {args.save or 'rerun viewer'}")
+    if args.page:
+        serve_page([args.store], "127.0.0.1", 0, view=lambda library: _page_of(library, episode))
     return 0
+
+
+def _page_of(library: Library, episode_id: str) -> str:
+    """The part of the studio's page that shows it."""
+    from robolearn.data.store.manifest import episode_number
+
+    (store,) = (thing for thing in library.things() if thing.kind == "store")
+    return f"#/store/{store.id}/episode/{episode_number(episode_id)}"
 
 
 def _say_text(store: EpisodeStore, episode_id: str) -> None:

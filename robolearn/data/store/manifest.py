@@ -56,6 +56,7 @@ FOLDERS = (
 )
 """The folders of a store in which files are written, moved and removed."""
 GENESIS = "0" * 64
+_EPISODE = "ep_"
 
 T = TypeVar("T")
 
@@ -127,13 +128,23 @@ def sha256(data: bytes) -> str:
 
 def is_episode(record_id: str) -> bool:
     """Whether a record of the log is an episode (else an annotation, a removal, ...)."""
-    return record_id.startswith("ep_")
+    return record_id.startswith(_EPISODE)
+
+
+def episode_name(number: int) -> str:
+    """The id of a store's episode by its number, which it keeps when others are removed."""
+    return f"{_EPISODE}{number:06d}"
+
+
+def episode_number(episode_id: str) -> int:
+    """The number in an episode's id."""
+    return int(episode_id.removeprefix(_EPISODE))
 
 
 def near_episode(wanted: str, ids: Sequence[str]) -> str:
     """A hint for an unknown id: the same number written in full, else what looks alike."""
-    digits = wanted.removeprefix("ep_")
-    full = f"ep_{int(digits):06d}" if digits.isdecimal() else ""
+    digits = wanted.removeprefix(_EPISODE)
+    full = episode_name(int(digits)) if digits.isdecimal() else ""
     return f" Did you mean '{full}'?" if full in ids else did_you_mean(wanted, ids)
 
 

@@ -28,6 +28,7 @@ from robolearn.data.store.journal import Journal, recoverable
 from robolearn.data.store.manifest import (
     LogEntry,
     Manifest,
+    episode_name,
     is_episode,
     manifest_bytes,
     near_episode,
@@ -69,7 +70,7 @@ class StoreWriter:
         with undo_unless_flushed(str(self._store), prepared.folder):
             self._log.refresh()
             while True:
-                episode_id = f"ep_{self._next('ep_'):06d}"
+                episode_id = episode_name(self._next("ep_"))
                 folder = self._log.folder(episode_id, prepared.manifest)
                 data = manifest_bytes(_named(prepared.manifest, episode_id, folder))
                 try:

@@ -103,7 +103,8 @@ def collect_on_cell(
             ticks_per_action(source.inference.spec.task_space, cell_spec(chosen.cell.cell))
             require_understood(source.inference.spec.task_space, (config.task_text,))
         env, place = chosen.open(stack, attendant, source)
-        place = dataclasses.replace(place, wanted=overlay)
+        if overlay is not None:
+            place = dataclasses.replace(place, wanted=overlay, outlines=overlay.outlines)
         actor = _actor(stack, env, chosen, source, config, noise)
         collection = collection_of(
             config,

@@ -15,7 +15,7 @@ from robolearn.operations.pictures.draw import Drawn
 from robolearn.operations.suites import open_suite
 from robolearn.shapes import Picture
 from robolearn.spec import EmbodimentSpec
-from robolearn.types import Condition
+from robolearn.types import Condition, Outline
 from sim.env.scene_env import SceneEnv
 from sim.rendering.renderer import Renderer, View
 from sim.scene.load import load_scene
@@ -71,6 +71,10 @@ class StartDrawer:
         self._env.reset(condition, np.random.default_rng(condition.seed))
         return self._renderer.images(self._env.data, [View(self._camera, width, height)])[0]
 
+    def outlines(self) -> tuple[Outline, ...]:
+        """What the scene's things look like from above."""
+        return self._env.outlines()
+
     def close(self) -> None:
         """Free the contexts; safe to call twice."""
         self._renderer.close()
@@ -113,6 +117,11 @@ class StartOverlay:
         machine that cannot draw.
         """
         self._drawer.draw(condition, *_SMALLEST)
+
+    @property
+    def outlines(self) -> tuple[Outline, ...]:
+        """What the scene's things look like from above; a cell's signals say where they are."""
+        return self._drawer.outlines()
 
     @property
     def trouble(self) -> str:

@@ -512,6 +512,13 @@ def test_a_gamepad_drives_while_its_bumper_is_held(arm, tab):
     buttons(b4=1, b7=0.5, b0=1)
     wait_until(lambda: arm.poll().gripper == 0.5)
     wait_until(lambda: arm.pressed() == ("keep",))
+    # The left trigger makes buttons say what ends an attempt; which are down count anew.
+    shifted = ((9, "redo"), (3, "marker"))
+    for button, word in shifted:
+        buttons(b4=1, b7=0.5, b6=1)
+        tab.wait_for(f"gamepad.pressed[6] && !gamepad.pressed[{button}]")
+        buttons(b4=1, b7=0.5, b6=1, **{f"b{button}": 1})
+        wait_until(lambda said=word: arm.pressed() == (said,))
     # What no pad says: nothing of it is more than a full deflection.
     tab.evaluate("pad.axes = [NaN, 1e308, 'up', -Infinity]; pad.buttons[7] = {value: NaN}")
     wait_until(lambda: twist_of(arm) == [-1.0, 0.0, 1.0, 0.0, 0.0, 0.0])

@@ -2,8 +2,10 @@
 // A gamepad at this computer or tablet: sticks and buttons as of the program's own (devices/gamepad.py).
 const gamepad = {
   // Buttons of the W3C Gamepad API's standard layout.
-  HOLD: [4, 5], CLOSE: 7,
+  HOLD: [4, 5], SHIFT: 6, CLOSE: 7,
   SAID: { 9: "start", 0: "keep", 1: "discard", 8: "quit", 3: "takeover", 2: "handback" },
+  // While the left trigger is held: nothing of it is said by a slip of the thumb.
+  SHIFTED: { 9: "redo", 0: "success", 1: "failure", 3: "marker" },
   // Deflections up to this do nothing; whoever lets go holds nothing for so long.
   REST: 0.1, QUIET_MS: 300,
   on: false, seen: null, down: false, pressed: [], opening: 1,
@@ -50,7 +52,8 @@ const gamepad = {
     if (this.down && !was) { this.held = true; this.rested = false; this.opening = this.opened(pad); }
     this.sticks = this.read(pad);
     if (this.sticks.every((value) => value === 0)) this.rested = true;
-    buttons.forEach((pressed, k) => { if (pressed && !before[k] && k in this.SAID) this.onsaid(this.SAID[k]); });
+    const said = buttons[this.SHIFT] ? this.SHIFTED : this.SAID;
+    buttons.forEach((pressed, k) => { if (pressed && !before[k] && k in said) this.onsaid(said[k]); });
     if (this.held && this.moved(this.opened(pad))) { this.opening = this.opened(pad); this.onopening(this.opening); }
   },
   opened(pad) { return 1 - this.value(pad, this.CLOSE); },

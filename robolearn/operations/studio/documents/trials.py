@@ -8,6 +8,7 @@ from typing import Literal
 
 from eval.blinded.plan import require_unblinded
 from eval.trials.pages import trial_page
+from robolearn.data.store.manifest import episode_number
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError
 from robolearn.operations.studio.documents.problems import Problem, Problems
@@ -89,10 +90,9 @@ def recorded(path: Path, row: int) -> tuple[str, int]:
     shown = shown_trial(path, row, found.trials[0]) if found.rows == (row,) else None
     if shown is None or shown.plays != "episode":
         raise DataError(f"trial {row} has no recording here (any more)")
-    ids = [info.id for info in EpisodeStore.open(path / shown.store).list()]
-    if shown.episode not in ids:
+    if all(info.id != shown.episode for info in EpisodeStore.open(path / shown.store).list()):
         raise DataError(f"the store has no episode '{shown.episode}': it was thrown away")
-    return shown.store, int(ids.index(shown.episode))
+    return shown.store, episode_number(shown.episode)
 
 
 def shown_trial(path: Path, row: int, trial: TrialRecord) -> ShownTrial:

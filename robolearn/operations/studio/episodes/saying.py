@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from robolearn.data.store.annotations import Annotation, default_author
+from robolearn.data.store.manifest import episode_name
 from robolearn.errors import DataError
 from robolearn.operations.studio.asking import Ask
 from robolearn.operations.studio.episodes.episode import words
@@ -107,7 +108,7 @@ def _episodes(value: object) -> tuple[str, ...]:
     numbers = _list(value, "episodes", MOST)
     if any(type(n) is not int or not 0 <= n < 10**9 for n in numbers):
         raise DataError("episodes: expected numbers of episodes, as in ep_000012: 12")
-    return tuple(f"ep_{n:06d}" for n in numbers)
+    return tuple(episode_name(n) for n in numbers)
 
 
 def _words(raw: dict[str, Any], name: str) -> tuple[str, ...]:

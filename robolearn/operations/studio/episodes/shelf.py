@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from robolearn.data.episode import EpisodeInfo
 from robolearn.data.store.annotations import Annotated, Annotation, active, annotated_info
-from robolearn.data.store.manifest import LogEntry, is_episode, record_name
+from robolearn.data.store.manifest import LogEntry, episode_name, is_episode, record_name
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import RobolearnError, StoreError
 from robolearn.operations.studio.asking import Ask, NotHere
@@ -141,7 +141,7 @@ class OpenStore:
 
     def row(self, number: int) -> Row:
         """The episode ``ep_<number>``; :class:`NotHere` where there is none."""
-        name, logged = f"ep_{number:06d}", self.logged()
+        name, logged = episode_name(number), self.logged()
         self._asked_s = time.monotonic()
         if name not in logged.place:
             raise NotHere(f"the store has no episode {name} (any more)")

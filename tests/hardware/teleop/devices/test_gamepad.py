@@ -12,6 +12,7 @@ from hardware.teleop.devices.gamepad import (
     EVENT,
     HAT_Y,
     KEY,
+    NORTH,
     RX,
     RY,
     RZ,
@@ -20,11 +21,14 @@ from hardware.teleop.devices.gamepad import (
     START,
     SYN,
     TL,
+    TL2,
     TR,
+    WEST,
     Gamepad,
     GamepadConfig,
     X,
     Y,
+    Z,
     find_gamepad,
 )
 from robolearn.errors import ConfigError
@@ -79,6 +83,39 @@ def test_trigger_and_buttons(pad):
     keys = []
     wait_until(lambda: keys.extend(device.pressed()) or len(keys) == 4)
     assert keys == ["start", "keep", "discard", "quit"]
+
+
+@pytest.mark.parametrize("by", ["axis", "button"])
+def test_the_left_trigger_makes_buttons_say_what_ends_an_attempt(pad, by):
+    pad, device = pad
+    said = []
+
+    def pressed(*codes):
+        for code in codes:
+            pad.press(code)
+            pad.release(code)
+        wait_until(lambda: said.extend(device.pressed()) or len(said) >= len(codes))
+        found, said[:] = list(said), []
+        return found
+
+    def trigger(held):
+        if by == "axis":
+            pad.event(ABS, Z, 255 if held else 100)
+        else:
+            (pad.press if held else pad.release)(TL2)
+
+    trigger(True)
+    assert pressed(SOUTH, EAST, START, NORTH) == ["success", "failure", "redo", "marker"]
+    # What it does not know so says nothing: a hand that slips does not end the session.
+    pad.press(SELECT)
+    pad.press(WEST)
+    assert pressed(SOUTH) == ["success"]
+    trigger(False)
+    assert pressed(SOUTH, START) == ["keep", "start"]
+    # Lost events may be its release.
+    trigger(True)
+    pad.event(SYN, DROPPED, 0)
+    assert pressed(SOUTH) == ["keep"]
 
 
 def test_a_pad_that_is_gone_has_no_hand(pad):

@@ -230,3 +230,23 @@ def test_an_overlay_is_drawn_before_anything_is_connected(
         collect_on_cell(config, tmp_path / "own", ALL_OF_IT, Unattended(agreed=True), options)
     assert len(drawn) == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_the_page_draws_things_as_the_scene_of_the_overlay_has_them(
+    robot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = list[Place]()
+
+    def opened(_config: object, _who: object, place: Place, *_: object) -> Person:
+        places.append(place)
+        raise ConfigError("seen")
+
+    monkeypatch.setattr(cell_collect, "open_device", opened)
+    monkeypatch.setattr(StartOverlay, "of", lambda *_: StartOverlay("top", "pick_place_ur5e"))
+    # This cell sees no cube: it is not asked for one.
+    monkeypatch.setattr(cell_collect, "require_starts", lambda *_: None)
+    config = CollectConfig(robot=str(robot), suite="configs/eval/pick_place.yaml")
+    options = CollectOptions(agent="keyboard", overlay="top=pick_place_ur5e")
+    with pytest.raises(ConfigError, match="seen"):
+        collect_on_cell(config, tmp_path / "store", ALL_OF_IT, Unattended(agreed=True), options)
+    assert "cube" in [outline.name for outline in places[0].outlines]

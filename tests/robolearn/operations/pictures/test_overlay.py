@@ -65,6 +65,7 @@ def test_a_start_is_drawn_once_per_size_and_written_when_it_is_another(tmp_path:
     shown = StartOverlay.of("top=pick_place", CELL, path)
     assert shown is not None
     seen = np.full((48, 64, 3), 90, np.uint8)
+    assert {outline.name: len(outline.polygons) for outline in shown.outlines}["cube"] == 1
     shown.require(start(0.0))
     assert not path.exists()
     first = shown.over(start(0.0), seen)

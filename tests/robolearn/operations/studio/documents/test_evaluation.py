@@ -13,15 +13,18 @@ import pytest
 from eval.statistics.intervals import wilson
 from eval.trials.rows import FILE_NAME
 from eval.trials.table import TrialStore
+from robolearn.data.store.store import EpisodeStore
+from robolearn.errors import DataError
 from robolearn.operations.studio.documents import evaluation as evaluation_module
 from robolearn.operations.studio.documents.comparison import comparison_document
 from robolearn.operations.studio.documents.deployment import deployment_document
 from robolearn.operations.studio.documents.evaluation import evaluation_document
 from robolearn.operations.studio.documents.trial_session import trial_session_document
-from robolearn.operations.studio.documents.trials import clip_of, trials_document
+from robolearn.operations.studio.documents.trials import clip_of, recorded, trials_document
 from robolearn.operations.studio.documents.trust import trust_document
 from robolearn.operations.studio.encoding import encode as encoded
 from robolearn.operations.trial.report import unblind
+from tests.episodes import small_episode
 from tests.eval.report_folder import results_folder, trial
 from tests.robolearn.operations.trial.toy import Life, Person, live, plan_toy
 
@@ -109,6 +112,22 @@ def test_trials_come_in_pages_and_say_what_plays_them(results: Path) -> None:
     assert clip_of(path, every.total + 5) is None
     assert trials_document(path, -5, -1).trials == every.trials[:1]
     assert trials_document(results / "deploy").trials[0].plays == "episode"
+
+
+def test_a_trials_recording_is_the_one_that_it_names_when_others_were_removed(
+    tmp_path: Path,
+) -> None:
+    store = EpisodeStore.create(tmp_path / "store")
+    with store.writer() as writer:
+        names = [writer.append(small_episode(seed, 12, image=False)) for seed in range(3)]
+    with TrialStore(tmp_path) as table:
+        rows = [trial("p", "w", i, 0.5, False, episode=name) for i, name in enumerate(names)]
+        table.add(rows)
+    with store.writer() as writer:
+        writer.remove((names[0],), "me")
+    assert recorded(tmp_path, 3) == ("store", 2)
+    with pytest.raises(DataError, match="thrown away"):
+        recorded(tmp_path, 1)
 
 
 @pytest.mark.parametrize("name", ["../../secret.mp4", "/etc/passwd", "..", ".", "a/b.mp4"])
