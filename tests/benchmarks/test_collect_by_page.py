@@ -38,7 +38,8 @@ def test_a_run_that_is_cut_short_tells_what_there_is_until_then(tmp_path):
 
 
 @pytest.mark.slow
-def test_every_episode_is_kept(tmp_path):
-    found = run(tmp_path / "store", 2, "pick_place_ur5e")
+@pytest.mark.parametrize(("world", "film"), [("pick_place_ur5e", 0), ("", 30)], ids=["sim", "lab"])
+def test_every_episode_is_kept(tmp_path, world, film):
+    found = run(tmp_path / "store", 2, world, film=film)
     assert (found["episodes kept"], found["episodes lost"], found["successes"]) == (2, 0, 2)
     assert found["save to next [s]"]["max"] < 5.0

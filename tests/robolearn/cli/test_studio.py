@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from robolearn.cli.main import main
 from robolearn.data.store.store import EpisodeStore
 from tests.episodes import small_episode
 
@@ -58,6 +59,12 @@ def test_the_studio_is_served_until_it_is_ended(store: Path) -> None:
         assert said[0] == "found: 1 store\n"
         with browser().open(said[-1].split()[1]) as page:
             assert b"<script" in page.read()
+
+
+@pytest.mark.parametrize("name", ["ep_9", "2", "ep_000000", "../x"])
+def test_a_page_of_an_episode_that_is_not_there(store, capsys, name) -> None:
+    assert main(["data", "view", str(store), name, "--page"]) == 2
+    assert name in capsys.readouterr().err
 
 
 def test_the_page_of_an_episode(store: Path) -> None:
