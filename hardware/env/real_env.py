@@ -106,6 +106,7 @@ class RealEnv:
     ) -> None:
         self.config = config
         self._place, self._scorer = place, scorer
+        self._gave_way = False
         follower = config.follower()
         self._joints, self._motion = follower.joints, config.motion()
         self._spec = cell_spec(config)
@@ -389,11 +390,15 @@ class RealEnv:
 
     def clear_stop(self) -> None:
         """The operator's explicit recovery from a latched stop. Where the arm may press on
-        something it would stop again at once: a hand that can makes way for it first.
+        something it would stop again at once: a hand that can makes way for it first, once for
+        every stop, however often the robot refuses to go on.
         """
-        if self.status().cause in _PRESSED and isinstance(self._place, MakesWay):
+        pressed = self.status().cause in _PRESSED
+        if pressed and not self._gave_way and isinstance(self._place, MakesWay):
             self._place.make_way()
+            self._gave_way = True
         self.supervisor.clear()
+        self._gave_way = False
         self._state_times.restart()
         self._take_events()
 
