@@ -47,8 +47,8 @@ SHIFTED: dict[int, Key] = {
 # Component of the twist and its sign: sticks grow to the right and down.
 _STICKS = {Y: (0, -1), X: (1, -1), RY: (2, -1), RX: (5, -1), HAT_X: (3, 1), HAT_Y: (4, 1)}
 TRIGGERS = (Z, RZ)
-# Of a trigger's way: from there on it is held.
-_SHIFT = 0.5
+# Of a trigger's way: from there on it is held. Some pads have a stick there, half over at rest.
+_SHIFT = 0.75
 _STICK_RANGE, _TRIGGER_RANGE, _HAT_RANGE = (-32768, 32767), (0, 255), (-1, 1)
 INPUTS, SYSTEM = Path("/dev/input"), Path("/sys/class/input")
 # Of the bits that say which buttons an event device has: one word of sysfs, and all [bytes].

@@ -100,7 +100,7 @@ def test_the_left_trigger_makes_buttons_say_what_ends_an_attempt(pad, by):
 
     def trigger(held):
         if by == "axis":
-            pad.event(ABS, Z, 255 if held else 100)
+            pad.event(ABS, Z, 255 if held else 128)
         else:
             (pad.press if held else pad.release)(TL2)
 
