@@ -77,6 +77,17 @@ class Env(Protocol):
 
 
 @runtime_checkable
+class ArrivesLate(Protocol):
+    """An env whose samples may be under way for a while, as a camera's are."""
+
+    def late(self, until_ns: int) -> SampleBatch | None:
+        """After the last ``drain`` of an episode: what was taken until ``until_ns``, for which a
+        real env waits a moment; None where nothing is missing.
+        """
+        ...
+
+
+@runtime_checkable
 class Agent(Protocol):
     """Decides the next command at every tick: a device, an expert, a replay, or a policy."""
 

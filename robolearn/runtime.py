@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from robolearn.contracts import Agent, Env, Inference, Subscriber
+from robolearn.contracts import Agent, ArrivesLate, Env, Inference, Subscriber
 from robolearn.types import (
     Condition,
     EpisodeHeader,
@@ -112,6 +112,9 @@ class EpisodeRun:
         self.step += 1
         if self.step >= self.max_steps and not self.outcome.terminal:
             self.outcome = _time_limit(self.outcome)
+        if (self.outcome.terminal or self.outcome.truncated) and isinstance(self.env, ArrivesLate):
+            late = self.env.late(observation.t_ns)
+            drained = drained if late is None else drained.then(late)
         latency = reply.latency_ns if reply is not None else 0
         if reply is not None:
             self._latencies.append(latency)

@@ -76,6 +76,18 @@ class SampleBlock:
     # As :attr:`Sample.file`, of every row; empty: of none of them.
     files: tuple[bytes, ...] = ()
 
+    def then(self, later: SampleBlock) -> SampleBlock:
+        """Both, one after the other."""
+        files = ()
+        if self.files or later.files:
+            files = tuple(file for b in (self, later) for file in b.files or (b"",) * len(b.t_ns))
+        return SampleBlock(
+            np.concatenate([self.t_ns, later.t_ns]),
+            np.concatenate([self.value, later.value]),
+            np.concatenate([self.valid, later.valid]),
+            files,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SentBlock:
@@ -87,6 +99,12 @@ class SentBlock:
     t_ns: OwnTimes
     action: Signals
 
+    def then(self, later: SentBlock) -> SentBlock:
+        """Both, one after the other."""
+        action = {n: np.concatenate([v, later.action[n]]) for n, v in self.action.items()}
+        seq, t_ns = (self.seq, later.seq), (self.t_ns, later.t_ns)
+        return SentBlock(np.concatenate(seq), np.concatenate(t_ns), action)
+
 
 @dataclass(frozen=True, slots=True)
 class SampleBatch:
@@ -94,6 +112,11 @@ class SampleBatch:
 
     signals: Mapping[str, SampleBlock]
     sent: SentBlock
+
+    def then(self, later: SampleBatch) -> SampleBatch:
+        """Both, of the same signals, one after the other."""
+        signals = {name: block.then(later.signals[name]) for name, block in self.signals.items()}
+        return SampleBatch(signals, self.sent.then(later.sent))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ deadlines.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Protocol, runtime_checkable
 
@@ -22,6 +23,7 @@ from hardware.cell.start import require_start, start_offsets
 from hardware.devices.gripper_config import WIDTH
 from hardware.env.event_stream import EventStream
 from hardware.env.gripper_stream import GripperStream
+from hardware.env.placing import MakesWay, ResetProcedure
 from hardware.streams.camera_streams import CameraStreams
 from hardware.streams.signal_buffer import SignalBuffer
 from hardware.streams.state_timestamps import StateTimes
@@ -39,7 +41,7 @@ from hardware.supervisor.link import (
 from hardware.supervisor.reports import guiding_ended
 from robolearn.arms.shapes import Joints
 from robolearn.arms.slowing import Slowed
-from robolearn.errors import DataError, RobotError, StartError
+from robolearn.errors import DataError, RobotError, SafetyStopError, StartError
 from robolearn.spec import EmbodimentSpec
 from robolearn.timing.clocks import Rate
 from robolearn.types import (
@@ -77,19 +79,6 @@ class Scorer(Protocol):
         ...
 
 
-ResetProcedure = Callable[[Condition], str]
-"""Places the objects of a condition while the tool is lifted and at rest; returns a note."""
-
-
-@runtime_checkable
-class MakesWay(Protocol):
-    """A hand that places objects and can also take them away from an arm that presses on them."""
-
-    def make_way(self) -> None:
-        """While the arm is stopped; RobotError where that cannot be done."""
-        ...
-
-
 class RealEnv:
     """One arm, commanded over a table or in joint space, its gripper, and what its trackers follow.
 
@@ -106,7 +95,6 @@ class RealEnv:
     ) -> None:
         self.config = config
         self._place, self._scorer = place, scorer
-        self._gave_way = False
         follower = config.follower()
         self._joints, self._motion = follower.joints, config.motion()
         self._spec = cell_spec(config)
@@ -304,6 +292,17 @@ class RealEnv:
         sent = SentBlock(seq=seq, t_ns=rows.t_ns[mine], action=parts)
         return SampleBatch({n: b.drain() for n, b in self._buffers.items()}, sent)
 
+    def late(self, until_ns: int) -> SampleBatch | None:
+        """Pictures of an episode that ends which are still under way, waited for while the arm
+        holds, and what else came meanwhile; None where none is.
+        """
+        if not self.cameras.behind(until_ns):
+            return None
+        with contextlib.suppress(SafetyStopError):
+            self.hold()
+        self.cameras.wait_until_shown(until_ns)
+        return self.drain()
+
     def outcome(self) -> Outcome:
         """What the scorer says about this tick."""
         if self._outcome is None:
@@ -390,15 +389,12 @@ class RealEnv:
 
     def clear_stop(self) -> None:
         """The operator's explicit recovery from a latched stop. Where the arm may press on
-        something it would stop again at once: a hand that can makes way for it first, once for
-        every stop, however often the robot refuses to go on.
+        something it would stop again at once: a hand that can makes way for it first.
         """
-        pressed = self.status().cause in _PRESSED
-        if pressed and not self._gave_way and isinstance(self._place, MakesWay):
+        # At every try: where things were laid before may be where the arm presses.
+        if self.status().cause in _PRESSED and isinstance(self._place, MakesWay):
             self._place.make_way()
-            self._gave_way = True
         self.supervisor.clear()
-        self._gave_way = False
         self._state_times.restart()
         self._take_events()
 

@@ -75,6 +75,10 @@ class ShadowEnv:
         """What was measured; nothing was sent."""
         return self._env.drain()
 
+    def late(self, until_ns: int) -> SampleBatch | None:
+        """Pictures that are still under way."""
+        return self._env.late(until_ns)
+
     def advance(self) -> None:
         """To the next tick."""
         self._env.advance()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hardware.devices.camera import Camera
 from hardware.devices.camera_config import CameraConfig, require_cameras
 from hardware.streams.signal_buffer import SignalBuffer
-from robolearn.errors import ConfigError, StaleSignalError, did_you_mean
+from robolearn.errors import ConfigError, RobolearnError, StaleSignalError, did_you_mean
 from robolearn.spec import SignalSpec
 
 
@@ -79,6 +79,23 @@ class CameraStreams:
     def wait_after(self, name: str, t_ns: int, timeout_s: float = 2.0) -> None:
         """Until a picture was taken after ``t_ns``."""
         _until(lambda: self.capture_ns(name) > t_ns, timeout_s, f"camera '{name}'")
+
+    def behind(self, t_ns: int) -> bool:
+        """Whether a camera that works has shown nothing yet that it took after ``t_ns``."""
+        return any(self._is_behind(camera, t_ns) for camera in self._cameras.values())
+
+    def wait_until_shown(self, t_ns: int, timeout_s: float = 0.5) -> None:
+        """Until all have that can, or the time is over."""
+        deadline = time.monotonic() + timeout_s
+        while self.behind(t_ns) and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def _is_behind(self, camera: Camera, t_ns: int) -> bool:
+        try:
+            return camera.latest().t_ns <= t_ns
+        except RobolearnError:
+            # Whoever looks next is told.
+            return False
 
     def close(self) -> None:
         """Release every camera; safe to call twice."""

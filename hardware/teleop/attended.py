@@ -14,7 +14,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from robolearn.contracts import Env
+from robolearn.contracts import ArrivesLate, Env
 from robolearn.data.markers import MARKER
 from robolearn.errors import RobolearnError, RobotConnectionError, SafetyStopError
 from robolearn.spec import EmbodimentSpec
@@ -258,7 +258,15 @@ class AttendedEnv:
 
     def drain(self) -> SampleBatch:
         """Of the env, and the new markers."""
-        batch = self._inner.drain()
+        return self._with_markers(self._inner.drain())
+
+    def late(self, until_ns: int) -> SampleBatch | None:
+        """Of the env, where it has such samples."""
+        inner = self._inner
+        late = inner.late(until_ns) if isinstance(inner, ArrivesLate) else None
+        return None if late is None else self._with_markers(late)
+
+    def _with_markers(self, batch: SampleBatch) -> SampleBatch:
         if not self.play:
             return batch
         new, self._marked = self._marked, []

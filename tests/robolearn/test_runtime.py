@@ -7,7 +7,14 @@ from robolearn.agents.chunk import ChunkAgent
 from robolearn.agents.replay import ReplayAgent
 from robolearn.inference.local import BatchedInference, InProcessInference
 from robolearn.runtime import EpisodeRun, run_episode, run_lockstep
-from robolearn.types import Capabilities, Condition, Outcome
+from robolearn.types import (
+    Capabilities,
+    Condition,
+    Outcome,
+    SampleBatch,
+    SampleBlock,
+    SentBlock,
+)
 from tests.mocks import (
     CONDITION,
     PERIOD_NS,
@@ -77,6 +84,52 @@ def test_latencies_are_those_of_the_replies():
     assert len(result.inference_ns) == 2
     assert [t.inference_ns > 0 for t in listener.ticks] == ([True] + [False] * 7) * 2
     assert result.overrun_ns == (0,) * 16
+
+
+class LateEnv(PointEnv):
+    """The samples of a tick come with the next one, those of the last when they are asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked: tuple[int, ...] = ()
+        empty = SampleBlock(np.zeros(0, np.int64), np.zeros((0, 2)), np.zeros(0, np.bool_))
+        self.kept = {TOOL: empty}
+
+    def drain(self):
+        new, old = super().drain(), self.kept
+        self.kept = dict(new.signals)
+        return SampleBatch(old, new.sent)
+
+    def late(self, until_ns):
+        self.asked += (until_ns,)
+        none = np.zeros(0, np.int64)
+        return SampleBatch(self.kept, SentBlock(none, none, {TOOL: np.zeros((0, 2))}))
+
+
+def test_what_is_under_way_when_an_episode_ends_belongs_to_it():
+    env, listener, usual = LateEnv(), Listener(), Listener()
+    run_episode(env, replay(), None, [listener], CONDITION, max_steps=5)
+    run_episode(PointEnv(), replay(), None, [usual], CONDITION, max_steps=5)
+    assert env.asked == (listener.ticks[-1].observation.t_ns,)
+
+    def times(heard):
+        return [t for tick in heard.ticks for t in tick.drained.signals[TOOL].t_ns.tolist()]
+
+    assert times(listener) == times(usual)
+    assert listener.ticks[-1].drained.sent.seq.tolist() == [4]
+
+
+def test_pictures_keep_their_files_when_more_come():
+    def block(*files):
+        n = max(1, len(files))
+        return SampleBlock(
+            np.arange(n), np.zeros((n, 2, 2, 3), np.uint8), np.ones(n, np.bool_), files
+        )
+
+    assert block().then(block()).files == ()
+    assert block(b"a", b"b").then(block()).files == (b"a", b"b", b"")
+    assert block().then(block(b"a")).files == (b"", b"a")
+    assert len(block(b"a", b"b").then(block()).value) == 3
 
 
 class SlowEnv(PointEnv):

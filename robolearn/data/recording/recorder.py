@@ -17,8 +17,8 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,33 +38,54 @@ _log = logging.getLogger(__name__)
 MAX_WAITING_BYTES = 256 * 2**20
 
 
-@dataclass(frozen=True, slots=True)
 class FinishedEpisode:
     """A whole episode that is not on disk yet. :meth:`prepare` may run in another thread."""
 
-    drafts: Drafts
-    take: Take
-    meta: EpisodeMeta
+    def __init__(self, drafts: Drafts, take: Take, meta: EpisodeMeta) -> None:
+        self.take, self.meta = take, meta
+        self._drafts = drafts
+        self._whole: Episode | None = None
+        self._ahead: Future[PreparedEpisode] | None = None
 
     def episode(self) -> Episode:
         """What would be saved; of pictures that are on disk the times alone."""
-        return self.take.assembler.finish(self.meta)
+        if self._whole is None:
+            self._whole = self.take.assembler.finish(self.meta)
+        return self._whole
+
+    def prepare_ahead(self) -> None:
+        """Do it on a thread from now on, while somebody decides what becomes of the episode:
+        :meth:`prepare` has only to wait for what is left of it.
+        """
+        self.episode()
+        pool = ThreadPoolExecutor(1, thread_name_prefix="prepare")
+        self._ahead = pool.submit(self._prepare)
+        pool.shutdown(wait=False)
 
     def prepare(self, seen: Callable[[Episode], None] | None = None) -> PreparedEpisode:
         """Write what is missing and make it durable; after an error nothing is left of it, or what
         can be recovered. ``seen`` is shown the episode before.
         """
+        return self._prepare(seen) if self._ahead is None else self._ahead.result()
+
+    def _prepare(self, seen: Callable[[Episode], None] | None = None) -> PreparedEpisode:
         try:
             episode = self.episode()
             if seen is not None:
                 seen(episode)
-            return self.drafts.prepare(self.take.draft, episode)
+            return self._drafts.prepare(self.take.draft, episode)
         except BaseException:
             self.take.draft.abandon()
             raise
 
+    def settle(self) -> None:
+        """Wait until nothing writes on it any more."""
+        if self._ahead is not None:
+            wait([self._ahead])
+
     def discard(self) -> None:
         """Remove everything."""
+        self.settle()
         self.take.draft.discard()
 
 
@@ -152,6 +173,11 @@ class DraftRecorder:
         meta = dataclasses.replace(take.meta, outcome=outcome, provenance=provenance)
         self._take, self._finished = None, FinishedEpisode(self._drafts, take, meta)
 
+    def prepare_ahead(self) -> None:
+        """Of what waits, as :meth:`FinishedEpisode.prepare_ahead`."""
+        if self._finished is not None:
+            self._finished.prepare_ahead()
+
     def on_abort(self, error: BaseException) -> None:
         """Leave the episode in progress to ``data repair``; forget one that was interrupted. With
         ``keep_interrupted`` a stop of the supervisor is how an episode ended, which then waits as
@@ -165,7 +191,10 @@ class DraftRecorder:
                 self._unfinished = failed
             else:
                 return
-        take = self._take if self._finished is None else self._finished.take
+        take = self._take
+        if self._finished is not None:
+            self._finished.settle()
+            take = self._finished.take
         if take is not None and (self._keep_interrupted or isinstance(error, Exception)):
             self._take, self._finished = None, None
             if self._keep_interrupted:
@@ -322,6 +351,8 @@ class EpisodeRecorder:
         self._recorder.end(outcome, flush=not self._autosave)
         if self._autosave:
             self.keep()
+        else:
+            self._recorder.prepare_ahead()
 
     def on_abort(self, error: BaseException) -> None:
         """As :meth:`DraftRecorder.on_abort`."""

@@ -240,8 +240,6 @@ def test_an_arm_that_presses_on_something_is_given_way_before_its_stop_is_cleare
         door.fault("unlock")
         wait_until(lambda: not door.log().moving)
     env.clear_stop()
-    # Once for a stop, also when clearing it takes two tries.
-    assert hand.made_way == before + 2
     assert env.status().mode is Mode.HOLD
 
 

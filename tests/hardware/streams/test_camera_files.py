@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import time
 
 import cv2
 import numpy as np
@@ -251,3 +252,21 @@ def test_a_file_too_long_for_a_tablet_is_compressed_again():
     wide = np.zeros((48, 1280, 3), np.uint8)
     file = cv2.imencode(".jpg", wide)[1].tobytes()
     assert shown_as(wide, file) != file
+
+
+def test_pictures_that_are_under_way_are_waited_for_those_that_cannot_come_are_not(emulated):
+    config = CameraConfig({"kind": "mjpeg", "url": emulated[0].url, "timeout_s": 5.0}, STREAM)
+    streams, buffers = CameraStreams([config]), {config.signal_name: SignalBuffer(config.spec)}
+    streams.restart(buffers)
+    now = time.monotonic_ns()
+    assert streams.behind(now)
+    streams.wait_until_shown(now, timeout_s=10.0)
+    assert not streams.behind(now)
+    streams.collect(buffers)
+    buffers[config.signal_name].newest()
+    assert buffers[config.signal_name].drain().t_ns[-1] > now
+    # Nobody waits longer than that, and for a camera that failed not at all.
+    streams.wait_until_shown(now + 10**12, timeout_s=0.05)
+    assert streams.behind(now + 10**12)
+    streams.close()
+    assert not streams.behind(now + 10**12)

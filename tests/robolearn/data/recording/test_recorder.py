@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robolearn.data.episode import Episode
 from robolearn.data.recording.recorder import DraftRecorder, EpisodeRecorder
-from robolearn.data.store.drafts import Drafts, EpisodeDraft
+from robolearn.data.store.drafts import Drafts, EpisodeDraft, PreparedEpisode
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.check import check_store
 from robolearn.data.upkeep.repair import recover
@@ -37,6 +38,7 @@ from tests.recording import (
     record,
     samples,
 )
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -123,6 +125,60 @@ def test_keep_and_discard(store: EpisodeStore) -> None:
         record(recorder)
     assert store.ids() == ("ep_000000",)
     assert check_store(store.path).findings == ()
+
+
+@pytest.fixture
+def prepared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the threads that made an episode durable, when they had."""
+    names: list[str] = []
+    whole = Drafts.prepare
+
+    def prepare(own: Drafts, draft: EpisodeDraft, episode: Episode) -> PreparedEpisode:
+        made = whole(own, draft, episode)
+        names.append(threading.current_thread().name)
+        return made
+
+    monkeypatch.setattr(Drafts, "prepare", prepare)
+    return names
+
+
+def test_an_episode_is_durable_while_somebody_decides(
+    store: EpisodeStore, prepared: list[str]
+) -> None:
+    with recorder_for(store, autosave=False) as recorder:
+        record(recorder)
+        wait_until(lambda: prepared)
+        assert store.ids() == ()
+        assert recorder.waiting().steps == 20
+        recorder.keep()
+        assert len(prepared) == 1
+        assert prepared[0].startswith("prepare")
+        for decided in (recorder.discard, lambda: recorder.on_abort(RobotError("gone"))):
+            record(recorder)
+            decided()
+    assert store.ids() == ("ep_000000",)
+    # The one that an error ended is left to whoever repairs.
+    assert recover(store).saved == ("ep_000001",)
+    assert store.info("ep_000001").steps == 20
+    assert check_store(store.path).findings == ()
+
+
+def test_what_could_not_be_made_durable_is_told_to_whoever_keeps_it(
+    store: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    with recorder_for(store, autosave=False) as recorder:
+        with monkeypatch.context() as patched:
+            patched.setattr(Drafts, "prepare", full)
+            record(recorder)
+            with pytest.raises(StoreError, match="full"):
+                recorder.keep()
+        record(recorder)
+        recorder.keep()
+    assert store.ids() == ("ep_000000",)
+    assert recover(store).saved == ("ep_000001",)
 
 
 def test_on_saved_is_called_after_the_commit(store: EpisodeStore) -> None:
