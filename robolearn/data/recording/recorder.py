@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -38,14 +39,15 @@ _log = logging.getLogger(__name__)
 MAX_WAITING_BYTES = 256 * 2**20
 
 
+@dataclass(slots=True)
 class FinishedEpisode:
     """A whole episode that is not on disk yet. :meth:`prepare` may run in another thread."""
 
-    def __init__(self, drafts: Drafts, take: Take, meta: EpisodeMeta) -> None:
-        self.take, self.meta = take, meta
-        self._drafts = drafts
-        self._whole: Episode | None = None
-        self._ahead: Future[PreparedEpisode] | None = None
+    drafts: Drafts
+    take: Take
+    meta: EpisodeMeta
+    _whole: Episode | None = field(default=None, init=False)
+    _ahead: Future[PreparedEpisode] | None = field(default=None, init=False)
 
     def episode(self) -> Episode:
         """What would be saved; of pictures that are on disk the times alone."""
@@ -73,7 +75,7 @@ class FinishedEpisode:
             episode = self.episode()
             if seen is not None:
                 seen(episode)
-            return self._drafts.prepare(self.take.draft, episode)
+            return self.drafts.prepare(self.take.draft, episode)
         except BaseException:
             self.take.draft.abandon()
             raise
