@@ -69,6 +69,9 @@ class StandIn(RealEnv):
     def spec(self) -> EmbodimentSpec:
         return self._world.spec
 
+    def late(self, until_ns: int) -> None:
+        """In a world nothing is under way."""
+
     @property
     def capabilities(self) -> Capabilities:
         return self._world.capabilities
