@@ -293,14 +293,15 @@ class RealEnv:
         return SampleBatch({n: b.drain() for n, b in self._buffers.items()}, sent)
 
     def late(self, until_ns: int) -> SampleBatch | None:
-        """Pictures of an episode that ends which are still under way, waited for while the arm
-        holds, and what else came meanwhile; None where none is.
+        """Pictures of an episode that ends which came since the last drain or are still under way,
+        waited for while the arm holds, and what else came meanwhile; None without cameras.
         """
-        if not self.cameras.behind(until_ns):
+        if not self.config.cameras:
             return None
-        with contextlib.suppress(SafetyStopError):
-            self.hold()
-        self.cameras.wait_until_shown(until_ns)
+        if self.cameras.behind(until_ns):
+            with contextlib.suppress(SafetyStopError):
+                self.hold()
+            self.cameras.wait_until_shown(until_ns)
         return self.drain()
 
     def outcome(self) -> Outcome:
