@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -86,9 +87,8 @@ class CameraStreams:
 
     def wait_until_shown(self, t_ns: int, timeout_s: float = 0.5) -> None:
         """Until all have that can, or the time is over."""
-        deadline = time.monotonic() + timeout_s
-        while self.behind(t_ns) and time.monotonic() < deadline:
-            time.sleep(0.005)
+        with contextlib.suppress(StaleSignalError):
+            _until(lambda: not self.behind(t_ns), timeout_s, "cameras")
 
     def _is_behind(self, camera: Camera, t_ns: int) -> bool:
         try:

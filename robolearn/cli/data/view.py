@@ -64,9 +64,11 @@ def view(argv: list[str]) -> int:
         show_episode(store, episode, args.save)
         say(f"{episode}: {args.save or 'rerun viewer'}")
     if args.page:
+        from robolearn.web.address import LOOPBACK
+
         # Refused here, where there is none of that id.
         store.manifest(episode)
-        serve_page([args.store], "127.0.0.1", 0, view=lambda library: _page_of(library, episode))
+        serve_page([args.store], LOOPBACK, 0, view=lambda library: _page_of(library, episode))
     return 0
 
 
