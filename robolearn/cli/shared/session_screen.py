@@ -23,7 +23,7 @@ from rich.text import Text
 
 from hardware.shapes import ResizedPicture
 from hardware.teleop.device import CameraState, Key, Phase, Thing, View
-from hardware.teleop.seen import thinned
+from hardware.teleop.session.seen import thinned
 from hardware.teleop.terminal.writer import Writer
 from robolearn.cli.shared.parse import printable
 

@@ -20,7 +20,7 @@ from hardware.cell.spec import cell_spec
 from hardware.env.real_env import RealEnv
 from hardware.teleop.mapping import require_drivable, require_frame
 from hardware.teleop.registry import DEVICES, FREEDRIVE, page_at
-from hardware.teleop.session import TeleopSession
+from hardware.teleop.session.session import TeleopSession
 from robolearn.agents.chunk import ticks_per_action
 from robolearn.agents.execution import Execution
 from robolearn.agents.scripted_person import ScriptedPerson

@@ -18,10 +18,8 @@ from hardware.cell.config import CellConfig
 from hardware.cell.spec import cell_spec
 from hardware.env.real_env import RealEnv
 from hardware.teleop.agent import TeleopAgent
-from hardware.teleop.attended import LoopTiming
 from hardware.teleop.axes import Eye
 from hardware.teleop.device import Key, Phase, Surroundings, TeleopDevice, unheard
-from hardware.teleop.key_watch import KeyWatch
 from hardware.teleop.mapping import require_drivable, require_frame
 from hardware.teleop.registry import (
     DEVICES,
@@ -30,7 +28,9 @@ from hardware.teleop.registry import (
     page_at,
     require_no_freedrive,
 )
-from hardware.teleop.seen import CameraWatch, view_of
+from hardware.teleop.session.attended import LoopTiming
+from hardware.teleop.session.key_watch import KeyWatch
+from hardware.teleop.session.seen import CameraWatch, view_of
 from robolearn.agents.apart import ApartAgent
 from robolearn.agents.scripted_person import ScriptedPerson
 from robolearn.config import load_config, to_dict

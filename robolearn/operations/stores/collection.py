@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardware.teleop.attended import Arm, AttendedEnv
 from hardware.teleop.axes import Eye
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import TeleopDevice, View
 from hardware.teleop.mapping import require_frame
-from hardware.teleop.measured_actions import PROVENANCE, MeasuredActions
 from hardware.teleop.registry import FREEDRIVE
-from hardware.teleop.seen import Wanted
-from hardware.teleop.session import TeleopSession
-from hardware.teleop.session_config import Corrected, SessionConfig
+from hardware.teleop.session.attended import Arm, AttendedEnv
+from hardware.teleop.session.config import Corrected, SessionConfig
+from hardware.teleop.session.measured_actions import PROVENANCE, MeasuredActions
+from hardware.teleop.session.seen import Wanted
+from hardware.teleop.session.session import TeleopSession
 from robolearn.agents.take_over import TakeOverConfig
 from robolearn.contracts import Agent, Env, Inference, Subscriber
 from robolearn.data.episode import EpisodeKind
@@ -355,7 +355,7 @@ def record(
 
 class SessionQuality:
     """Judges what a session recorded before it is kept: a reviewer of
-    :class:`hardware.teleop.session.TeleopSession`.
+    :class:`hardware.teleop.session.session.TeleopSession`.
     """
 
     def __init__(self, store: EpisodeStore, recorder: EpisodeRecorder) -> None:

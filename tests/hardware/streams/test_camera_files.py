@@ -16,7 +16,7 @@ from hardware.emulators.sensor import Sensor
 from hardware.streams.camera_streams import CameraStreams
 from hardware.streams.signal_buffer import SignalBuffer
 from hardware.teleop.page.pictures import LONGEST, shown_as
-from hardware.teleop.seen import jpegs_of
+from hardware.teleop.session.seen import jpegs_of
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.picture_codec import StoredFrames, open_values
 from robolearn.data.store.store import EpisodeStore

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hardware.teleop.measured_actions import MeasuredActions
+from hardware.teleop.session.measured_actions import MeasuredActions
 from robolearn.data.episode import no_sent
 from robolearn.spec import ActionSpec
 from robolearn.types import Command, Observation, Outcome, Sample, SampleBatch, SampleBlock, Tick

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from hardware.teleop.agent import TeleopAgent
-from hardware.teleop.attended import AttendedEnv
 from hardware.teleop.device import Surroundings
 from hardware.teleop.devices.browser import BrowserDevice
 from hardware.teleop.devices.freedrive import FreedriveConfig
@@ -15,11 +14,12 @@ from hardware.teleop.devices.gamepad import Gamepad
 from hardware.teleop.devices.keyboard import KeyboardDevice
 from hardware.teleop.devices.leader import LeaderConfig
 from hardware.teleop.devices.spacemouse import SpaceMouse, SpaceMouseConfig
-from hardware.teleop.measured_actions import MeasuredActions
 from hardware.teleop.operator import LeaderOperator, Operator
 from hardware.teleop.page.layout import layout_of
-from hardware.teleop.session import TeleopSession
-from hardware.teleop.session_config import SessionConfig
+from hardware.teleop.session.attended import AttendedEnv
+from hardware.teleop.session.config import SessionConfig
+from hardware.teleop.session.measured_actions import MeasuredActions
+from hardware.teleop.session.session import TeleopSession
 from robolearn.arms.models import UR5E
 from robolearn.geometry import rotation_from_quat, yaw_of
 from robolearn.runtime import run_episode

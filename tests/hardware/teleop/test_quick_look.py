@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hardware.teleop.seen import CURVES, PICTURES, POINTS, WIDTH_PX, QuickLook, thinned
+from hardware.teleop.session.seen import CURVES, PICTURES, POINTS, WIDTH_PX, QuickLook, thinned
 from tests.mocks import observation
 
 

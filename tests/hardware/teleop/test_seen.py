@@ -3,7 +3,7 @@ import pytest
 
 from hardware.teleop.device import Thing, View
 from hardware.teleop.devices.keyboard import status_line
-from hardware.teleop.seen import fingers_of, pictures_of, things_of, tool_of
+from hardware.teleop.session.seen import fingers_of, pictures_of, things_of, tool_of
 from tests.mocks import observation
 
 UP = [1.0, 0.0, 0.0, 0.0]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hardware.teleop.device import CameraState, View
-from hardware.teleop.seen import CameraWatch
+from hardware.teleop.session.seen import CameraWatch
 from robolearn.spec import SignalSpec
 from robolearn.types import Observation, Sample, SampleBatch, SampleBlock, SentBlock
 from tests.hardware.teleop.test_session import Cell, Reacts, session

@@ -10,10 +10,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from hardware.teleop.attended import Arm, AttendedEnv, LoopTiming
 from hardware.teleop.device import DeviceReading, Guided, Key, View
-from hardware.teleop.session import TeleopSession
-from hardware.teleop.session_config import SessionConfig
+from hardware.teleop.session.attended import Arm, AttendedEnv, LoopTiming
+from hardware.teleop.session.config import SessionConfig
+from hardware.teleop.session.session import TeleopSession
 from robolearn.data.markers import MARKER
 from robolearn.errors import (
     RobotConnectionError,
@@ -418,6 +418,70 @@ def test_a_full_disk_is_told_to_whoever_keeps_an_episode() -> None:
     last = hand.views[-1]
     assert (last.phase, last.message) == ("done", "It could not go on. 0 episodes saved.")
     assert last.error == "the disk is full; this was not saved"
+
+
+class Slow(Keeper):
+    """A disk that is done when the arm has begun to move to the so manieth start."""
+
+    def __init__(self, cell: Cell, resets: int, trouble: str = "") -> None:
+        super().__init__()
+        self.cell, self.resets, self.trouble = cell, resets, trouble
+
+    def keep(self) -> str:
+        wait_until(lambda: len(starts(self.cell)) == self.resets)
+        if self.trouble:
+            raise StoreError(self.trouble)
+        return super().keep()
+
+
+def test_the_arm_goes_to_the_next_start_while_the_disk_is_written() -> None:
+    cell, hand = Cell(), Reacts(ready=["start"] * 2, review=["keep"] * 2)
+    keeper = Slow(cell, 2)
+    run, _ = session(cell, hand, recorder=keeper, episodes=2)
+    assert run.run() == ("ep_000001", "ep_000002")
+    # Ready is who has the last one, and the last of all is there before the arm goes home.
+    saved = [(v.phase, v.saved) for v in hand.views if v.phase in ("resetting", "ready")]
+    assert [n for p, n in saved if p == "ready"] == [0, 1]
+    assert saved[-1] == ("resetting", 2)
+    assert cell.said[-1] == "home"
+    assert "Saved as ep_000001." in next(v for v in hand.views if v.saved == 1).message
+
+
+def test_what_is_kept_is_saved_when_the_cell_is_lost_on_the_way_to_the_next_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Lost(Cell):
+        def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
+            report = super().reset(condition, rng)
+            if len(starts(self)) == 2:
+                raise RobotConnectionError("the supervisor is gone")
+            return report
+
+    for trouble in ("", "the disk is full"):
+        cell, hand = Lost(), Reacts(ready=["start"], review=["keep"])
+        keeper = Slow(cell, 2, trouble)
+        run, _ = session(cell, hand, recorder=keeper, episodes=2)
+        with pytest.raises(RobotConnectionError, match="supervisor is gone"):
+            run.run()
+        assert keeper.verdicts == ([] if trouble else ["keep"])
+        count = 0 if trouble else 1
+        assert f"{count} episode{'s' if not count else ''} saved." in hand.views[-1].message
+    assert "the last episode was not saved: the disk is full" in caplog.text
+
+
+def test_a_stop_on_the_way_to_the_next_start_leaves_what_was_kept() -> None:
+    cell = Cell()
+    hand = Reacts(ready=["start"], review=["keep"], stopped=["quit"])
+    keeper = Slow(cell, 2)
+
+    def stop_then(_: View) -> None:
+        if len(starts(cell)) == 1 and hand.views[-1].phase == "resetting" and keeper.headers:
+            cell.trouble.append(SafetyStopError("the arm ran into something"))
+
+    run, _ = session(cell, hand, recorder=keeper, episodes=2, config={"on_view": stop_then})
+    assert run.run() == ("ep_000001",)
+    assert phases(hand)[2:] == ["running", "review", "resetting", "stopped", "done"]
+    assert next(v.saved for v in hand.views if v.phase == "stopped") == 1
 
 
 def test_what_is_wrong_is_shown_before_an_episode_is_kept() -> None:

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from hardware.teleop.agent import TeleopAgent
-from hardware.teleop.attended import AttendedEnv
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import DeviceReading, TablePoint
 from hardware.teleop.devices.keyboard import status_line
-from hardware.teleop.session import TeleopSession
-from hardware.teleop.session_config import SessionConfig
+from hardware.teleop.session.attended import AttendedEnv
+from hardware.teleop.session.config import SessionConfig
+from hardware.teleop.session.session import TeleopSession
 from robolearn.errors import SpecMismatchError
 from robolearn.pusht import BLOCK
 from robolearn.spec import SignalSpec

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from hardware.teleop.agent import TeleopAgent
-from hardware.teleop.attended import AttendedEnv
 from hardware.teleop.device import (
     CameraState,
     Curve,
@@ -22,8 +21,9 @@ from hardware.teleop.device import (
 )
 from hardware.teleop.devices.browser import BrowserConfig, BrowserDevice
 from hardware.teleop.page.layout import layout_of
-from hardware.teleop.session import TeleopSession
-from hardware.teleop.session_config import SessionConfig
+from hardware.teleop.session.attended import AttendedEnv
+from hardware.teleop.session.config import SessionConfig
+from hardware.teleop.session.session import TeleopSession
 from robolearn.geometry import rotvec_from_rotation
 from robolearn.pusht import BLOCK, TABLE_SIZE_M, TOOL
 from robolearn.types import Condition

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from hardware.teleop.agent import TeleopAgent
-from hardware.teleop.attended import AttendedEnv
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import (
     DeviceReading,
@@ -23,8 +22,9 @@ from hardware.teleop.device import (
     TablePoint,
     View,
 )
-from hardware.teleop.session import TeleopSession
-from hardware.teleop.session_config import Corrected, SessionConfig
+from hardware.teleop.session.attended import AttendedEnv
+from hardware.teleop.session.config import Corrected, SessionConfig
+from hardware.teleop.session.session import TeleopSession
 from hardware.teleop.touch import Touching
 from robolearn.agents.chunk import ChunkAgent
 from robolearn.agents.easing import EasingConfig

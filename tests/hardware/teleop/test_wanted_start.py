@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from hardware.teleop.device import View
-from hardware.teleop.seen import START_COLUMNS, with_start
+from hardware.teleop.session.seen import START_COLUMNS, with_start
 from robolearn.shapes import Picture
 from robolearn.spec import SignalSpec
 from robolearn.types import Condition, Observation, ResetReport, Sample

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from hardware.teleop.axes import Eye
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import View
-from hardware.teleop.seen import Wanted
+from hardware.teleop.session.seen import Wanted
 from robolearn.agents.take_over import TakeOverConfig
 from robolearn.contracts import Agent, Inference, Subscriber
 from robolearn.types import Condition

@@ -7,7 +7,8 @@
         +------------------------------------start (clears)+-----------------------------+
 
 A key that ends an attempt decides what becomes of it. It is asked again (review) where it ended by
-itself, and where something is wrong with it that should be known before it is kept.
+itself, and where something is wrong with it that should be known before it is kept. What is kept is
+written while the arm goes to the next start, which is ready only when it is saved.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ import dataclasses
 import functools
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 
 from hardware.teleop.agent import TeleopAgent
-from hardware.teleop.attended import AttendedEnv, Said
 from hardware.teleop.device import Key, Look, Phase, TeleopDevice
-from hardware.teleop.key_watch import KeyWatch
-from hardware.teleop.seen import CameraWatch, QuickLook, view_of, with_start
-from hardware.teleop.session_config import Corrected, Recorder, Reviewer, SessionConfig
+from hardware.teleop.session.attempts import Attempts
+from hardware.teleop.session.attended import AttendedEnv, Said
+from hardware.teleop.session.config import Corrected, Recorder, Reviewer, SessionConfig
+from hardware.teleop.session.key_watch import KeyWatch
+from hardware.teleop.session.seen import CameraWatch, QuickLook, view_of, with_start
 from robolearn.agents.take_over import TakeOver
 from robolearn.contracts import Agent, Subscriber
 from robolearn.errors import (
@@ -93,15 +94,14 @@ class TeleopSession:
                 corrected.policy, self._agent, env.spec, config.takeover
             )
         self._inference = None if corrected is None else corrected.inference
-        self._saved: list[str] = []
-        self._counts: Counter[str] = Counter()
+        self._kept = Attempts(recorder, reviewer)
         self._decided: Key | None = None
         self._judged: bool | None = None
         self._condition: Condition | None = None
         self._outcome: Outcome | None = None
         self._observation: Observation | None = None
         self._best, self._steps = 0.0, 0
-        self._note = self._error = ""
+        self._error = ""
         self._latched = False
         self._warnings: tuple[str, ...] = ()
         self._quick_look, self._cameras = QuickLook(), CameraWatch(env.spec)
@@ -114,29 +114,24 @@ class TeleopSession:
         RobotConnectionError when the cell is gone for good; SafetyStopError when the arm stopped on
         its way home.
         """
-        wrong = "It could not go on."
+        wrong, kept = "It could not go on.", self._kept
         try:
-            self._attempts()
-            wrong = "The arm is not at home."
-            self._home()
+            with kept:
+                self._attempts()
+                self._settle()
+                wrong = "The arm is not at home."
+                self._home()
         except RobolearnError as error:
             # Whoever stands at a page does not see what the terminal says afterwards.
             self._error = str(error)
-            self._show("done", f"{wrong} {self._count}")
+            self._show("done", f"{wrong} {kept.saved_in_words}")
             raise
-        self._show("done", self._count)
-        return tuple(self._saved)
-
-    @property
-    def _count(self) -> str:
-        if self._recorder is None:
-            return "Nothing was recorded."
-        count = len(self._saved)
-        return f"{count} episode{'s' if count != 1 else ''} saved."
+        self._show("done", kept.saved_in_words)
+        return tuple(kept.saved)
 
     def _attempts(self) -> None:
         attempt = 0
-        while len(self._saved) < self._config.episodes:
+        while self._kept.kept < self._config.episodes:
             condition = self._config.condition(child_seed(self._config.seed, "attempt", attempt))
             decided = self._attempt(condition)
             if decided == "quit":
@@ -231,7 +226,7 @@ class TeleopSession:
             except RobotError as error:
                 # Nothing that could be kept: what was flushed is offered as a killed recording is.
                 self._fail(error)
-                self._counts["broken off"] += 1
+                self._kept.counts["broken off"] += 1
         if self._env.stopped:
             self._error, self._latched, self._decided = self._env.stopped, True, None
         decided = self._decide()
@@ -258,10 +253,12 @@ class TeleopSession:
             self._decided, self._best, self._steps = None, 0.0, 0
             self._judged, self._condition = None, condition
             there = self._reset(condition)
+            self._settle()
             if self._quitting:
                 return False
             if there:
-                note = f"{self._note} {_HOLD_IT}".lstrip() if self._env.guided else self._note
+                note = self._kept.note
+                note = f"{note} {_HOLD_IT}".lstrip() if self._env.guided else note
                 key = self._wait("ready", ("start", "redo", "quit"), note)
             else:
                 key = self._wait("stopped", ("start", "quit"), self._trouble())
@@ -363,8 +360,8 @@ class TeleopSession:
 
     def _decide(self) -> Key:
         """What becomes of the attempt that ended."""
-        recorder, decided = self._recorder, self._decided
-        if recorder is None:
+        decided = self._decided
+        if self._recorder is None:
             return "quit" if decided == "quit" else "discard"
         if decided not in ("discard", "redo", "quit"):
             if self._reviewer is not None:
@@ -373,16 +370,19 @@ class TeleopSession:
             if decided not in _KEEPING or self._warnings:
                 decided = self._review()
         if decided in _KEEPING:
-            with self._busy():
-                return self._keep(recorder)
+            solved = self._outcome is not None and self._outcome.success
+            solved = solved if self._judged is None else self._judged
+            self._kept.keep(solved=solved, judged=self._judged)
+            return "keep"
         with self._busy():
-            recorder.discard()
-        self._counts["discarded"] += 1
-        again = "Press space to try the next one."
-        if decided == "redo":
-            again = "Press space to try the same start again."
-        self._note = f"Discarded. {again}"
+            self._kept.discard(again=decided == "redo")
         return decided or "discard"
+
+    def _settle(self) -> None:
+        """The attempt that was kept is on the disk, before anything else is recorded."""
+        if self._kept.writing:
+            with self._busy():
+                self._kept.settle()
 
     def _review(self) -> Key:
         """The decision; until then the person may say whether it is solved."""
@@ -394,16 +394,6 @@ class TeleopSession:
                 return key
             self._judged = key == "success"
             said = "Solved, you say. " if self._judged else "Not solved, you say. "
-
-    def _keep(self, recorder: Recorder) -> Key:
-        self._saved.append(recorder.keep())
-        if self._reviewer is not None:
-            self._reviewer.kept(self._saved[-1], self._judged)
-        solved = self._outcome is not None and self._outcome.success
-        solved = solved if self._judged is None else self._judged
-        self._counts["success" if solved else "no success"] += 1
-        self._note = f"Saved as {self._saved[-1]}. Press space for the next one."
-        return "keep"
 
     def _verdict(self) -> str:
         outcome = self._outcome
@@ -469,7 +459,7 @@ class TeleopSession:
             step=self._steps,
             max_steps=config.max_steps,
             rate_hz=timing.hz,
-            saved=len(self._saved),
+            saved=len(self._kept.saved),
             wanted=config.episodes,
             message=message,
             note=self._agent.note if running else "",
@@ -481,10 +471,10 @@ class TeleopSession:
             jitter_s=timing.jitter_s,
             input_age_s=self._agent.input_age_s,
             markers=self._env.markers,
-            lost_frames=0 if self._reviewer is None else self._reviewer.lost_frames,
+            lost_frames=self._kept.lost_frames,
             disk_free=self._disk_free,
             cameras=self._cameras.states(self._observation, self._env.now_ns()),
-            counts=tuple(sorted(self._counts.items())),
+            counts=tuple(sorted(self._kept.counts.items())),
             warnings=self._warnings,
             look=Look() if running else self._quick_look.look,
             error=self._error,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from hardware.teleop.session_config import Recorder
+from hardware.teleop.session.config import Recorder
 from hardware.teleop.targets import find_target
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import EpisodeHeader, Observation, Outcome, Sample, Tick
