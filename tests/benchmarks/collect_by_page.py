@@ -8,8 +8,8 @@ under the supervisor, by the operations that ``robolearn collect`` runs; the pag
 all that the person has. ``--film``: the cameras show a film of so many pictures, so that nobody
 has to draw them meanwhile. Prints one JSON document: episodes kept and lost, frames lost by camera,
 what became of pictures in the cameras, and how long the person waited from the key that keeps an
-episode until the program went on (the arm's way to the next start is told beside it). A run that
-is cut short (``--minutes``, Ctrl-C, SIGTERM) prints the same of what there is until then, and every
+episode until the program went on (beside it the arm's way to the next start, and from the key until
+the episode was on the disk, which goes on meanwhile). A run that is cut short (``--minutes``, Ctrl-C, SIGTERM) prints the same of what there is until then, and every
 kept episode prints the waits so far to standard error, for one that is killed.
 """
 
@@ -26,6 +26,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -123,6 +124,7 @@ def run(
             thread.start()
 
         def so_far(name: str) -> None:
+            person.saved.append(time.monotonic())
             print(json.dumps({"saved": name, **waited(person)}), file=sys.stderr, flush=True)
 
         listener = CollectListener(on_page=sit_down, on_saved=so_far)
@@ -247,7 +249,13 @@ def figures(out: Path, saved: Sequence[str], person: PageOperator, *, cut: bool)
 def waited(person: PageOperator) -> dict[str, Any]:
     """How long the person waited so far, for the program and for the arm."""
     saving, moving = waits(person)
-    return {"save to next [s]": _spread(saving), "way to the start [s]": _spread(moving)}
+    keys = [t_s for t_s, key in person.pressed if key == "keep"]
+    written = [then_s - t_s for t_s, then_s in zip(keys, person.saved, strict=False)]
+    return {
+        "save to next [s]": _spread(saving),
+        "save to disk [s]": _spread(written),
+        "way to the start [s]": _spread(moving),
+    }
 
 
 def waits(person: PageOperator) -> tuple[list[float], list[float]]:

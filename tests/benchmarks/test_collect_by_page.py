@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.benchmarks.collect_by_page import cut_short, figures, run, waits
+from tests.benchmarks.collect_by_page import cut_short, figures, run, waited, waits
 from tests.hardware.teleop.page_operator import PageOperator
 from tests.waiting import pass_time
 
@@ -16,6 +16,9 @@ def test_the_person_waits_for_the_program_not_for_the_arm():
     saving, moving = waits(person)
     assert saving == pytest.approx([0.2])
     assert moving == pytest.approx([3.0])
+    person.saved = [9.6]
+    found = waited(person)
+    assert [found[f"{what} [s]"]["max"] for what in ("save to next", "save to disk")] == [0.2, 0.6]
 
 
 def test_a_run_that_is_cut_short_tells_what_there_is_until_then(tmp_path):

@@ -40,6 +40,8 @@ class PageOperator:
         # When each phase was first seen, and when something was pressed [s].
         self.phases: list[tuple[float, str]] = []
         self.pressed: list[tuple[float, str]] = []
+        # When each episode that was kept was on the disk, by whoever can tell [s].
+        self.saved: list[float] = []
         self.last: dict[str, Any] = {}
         self.views = 0
         self.done = threading.Event()
