@@ -8,9 +8,10 @@ under the supervisor, by the operations that ``robolearn collect`` runs; the pag
 all that the person has. ``--film``: the cameras show a film of so many pictures, so that nobody
 has to draw them meanwhile. Prints one JSON document: episodes kept and lost, frames lost by camera,
 what became of pictures in the cameras, and how long the person waited from the key that keeps an
-episode until the program went on (beside it the arm's way to the next start, and from the key until
-the episode was on the disk, which goes on meanwhile). A run that is cut short (``--minutes``, Ctrl-C, SIGTERM) prints the same of what there is until then, and every
-kept episode prints the waits so far to standard error, for one that is killed.
+episode until the program went on; beside it the arm's way to the next start, and from the key until
+the episode was on the disk, which goes on meanwhile. A run that is cut short (``--minutes``,
+Ctrl-C, SIGTERM) prints the same of what there is until then, and every kept episode prints the
+waits so far to standard error, for one that is killed.
 """
 
 from __future__ import annotations
