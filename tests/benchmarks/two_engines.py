@@ -1,13 +1,15 @@
 """Compares two engines by policies of many ages: gym-pusht as reality, MuJoCo as its simulator.
 
-    python -m tests.benchmarks.two_engines FOLDER [EPISODES [again]]
+    python -m tests.benchmarks.two_engines FOLDER [EPISODES [again | apart]]
 
 One short training by the demo's recipe is copied at twelve ages; every copy acts under the same
 starts in both engines, a few starts of all policies at a time, so that what is there is comparable
 whenever it is stopped; the same command goes on. At the end (and with 0 episodes more) it prints
 the agreement of rates with its noise floors, and whether means are equivalent within two points.
 ``again``: three of the policies act once more in gym-pusht from every start, moved by what a sensor
-errs, so that how far reality repeats itself is known.
+errs, so that how far reality repeats itself is known. ``apart``: these three alone, in gym-pusht
+twice, and simulated with noise of the policy's own, as a real trial's is: start by start the
+simulator is then told from its ceiling by nothing but the engine.
 """
 
 from __future__ import annotations
@@ -55,15 +57,30 @@ def ages(folder: Path) -> list[Path]:
     return runs
 
 
-def repeated(folder: Path, out: Path, options: EvaluateOptions) -> Path:
-    """Trials of gym-pusht once more."""
-    again = folder / "again"
+def repeated(folder: Path, out: Path, options: EvaluateOptions, world: str = REAL) -> Path:
+    """Trials of gym-pusht once more, by three policies whose noise is drawn anew."""
+    again = folder / ("again" if world == REAL else "apart")
     runs = [folder / f"updates_{age:04d}" for age in REPEATING]
     how = LikeOptions(rollouts=1, noise=StartNoise(MOVED_M, 0.0), real_world=REAL)
     evaluate_like(
-        runs, out, again, dataclasses.replace(options, worlds=(REAL,), repeat=False), how=how
+        runs, out, again, dataclasses.replace(options, worlds=(world,), repeat=False), how=how
     )
     return again
+
+
+def apart(folder: Path, episodes: int, options: EvaluateOptions) -> None:
+    """The three policies in gym-pusht twice, and in its simulator; whatever there is is told."""
+    out = folder / "apart_real"
+    runs = [folder / f"updates_{age:04d}" for age in REPEATING]
+    for starts in range(5 * STARTS, episodes + 1, 5 * STARTS):
+        evaluate(runs, out, dataclasses.replace(options, worlds=(REAL,), conditions=starts))
+        again, simulated = (repeated(folder, out, options, world) for world in (REAL, SIM))
+        print(f"{starts} starts of {len(runs)} policies", flush=True)
+        for by in ("success", "score"):
+            trust = trust_of_trials(
+                *([out, again], [simulated]), real_world=REAL, sim_world=SIM, by=by
+            )
+            print(f"-- by {by}", *trust.lines, sep="\n", flush=True)
 
 
 def report(found: tuple[TrialRecord, ...], out: Path, again: Sequence[Path] = ()) -> None:
@@ -86,18 +103,21 @@ def report(found: tuple[TrialRecord, ...], out: Path, again: Sequence[Path] = ()
         )
 
 
-def main(folder: str, episodes: int = 500, *, again: bool = False) -> None:
+def main(folder: str, episodes: int = 500, what: str = "") -> None:
     """Train, evaluate in both, report."""
     out = Path(folder) / "results"
     runs = ages(Path(folder))
     options = EvaluateOptions(suite=SUITE, worlds=(REAL, SIM), workers=0, batch=BATCH, videos=0)
+    if what == "apart":
+        apart(Path(folder), episodes, options)
+        return
     for starts in range(STARTS, episodes + 1, STARTS):
         evaluate(runs, out, dataclasses.replace(options, conditions=starts))
         print(f"{starts} starts of {len(runs)} policies in both engines", flush=True)
-    more = (repeated(Path(folder), out, options),) if again else ()
+    more = (repeated(Path(folder), out, options),) if what == "again" else ()
     report(read_trials(out), out, more)
 
 
 if __name__ == "__main__":
-    numbers = [int(word) for word in sys.argv[2:] if word != "again"]
-    main(sys.argv[1], *numbers, again="again" in sys.argv)
+    where, *numbers = sys.argv[1:]
+    main(where, *(int(word) for word in numbers[:1]), *numbers[1:])

@@ -6,8 +6,9 @@ Each session is ``robolearn collect --robot`` in a terminal of its own, on an em
 person who starts, moves and keeps. At a random moment of a random place (while it connects, ready,
 recording, while an episode is saved, on the way to the next start) it is killed, alone or with all
 of its processes, the terminal is closed, the pad is unplugged, the page is closed, or the disk is
-full. Then: whatever was said to be saved can be read, the arm is at rest in time, nothing goes on
-running, and the next session says what it found. The last session is not disturbed.
+full. Then: whatever was said to be saved can be read, what the key had kept when the session died
+is saved or can be recovered, the arm is at rest in time, nothing goes on running, and the next
+session says what it found. The last session is not disturbed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -49,6 +51,7 @@ CELL = CONFIG.parent / "lab_ur5e_pick_place.yaml"
 JOINT_SPEED = 3.0
 # How a session ends against its will; behind "page", "pad" and "disk" it goes on.
 FAULTS = ("killed", "group killed", "terminal", "page", "pad", "disk")
+DEATHS = ("killed", "group killed", "terminal")
 PLACES = ("connecting", "ready", "recording", "saving", "resetting")
 # How long a pad is away [s].
 _AWAY_S = 1.0
@@ -138,6 +141,8 @@ class Trials:
     leftovers: int = 0
     # Stops that nobody meant, which the person cleared.
     stops: int = 0
+    # Recordings that a session ended by death had been told to keep, and did not say it had.
+    unsaid: int = 0
 
     def trial(self, fault: str, place: str) -> Outcome:
         """One session meets its fault."""
@@ -152,6 +157,7 @@ class Trials:
         else:
             person = self.pad if agent == "gamepad" else Page(session)
         wrong, died_ns = "", 0
+        self._there, self._pressed = self._recordings(), 0
         try:
             died_ns = self._until_fault(session, person, fault, place)
             wrong = self._after(session, fault)
@@ -167,11 +173,11 @@ class Trials:
         wait_until(lambda: not self.door.log(begin_ns).moving, 10.0)
         log = self.door.log(begin_ns)
         resting_s = rest_s(log, died_ns) if died_ns else 0.0
-        if fault in ("killed", "group killed", "terminal") and died_ns:
+        if fault in DEATHS and died_ns:
             lost_s = sum(gaps(log, died_ns, died_ns + round(1e9 * resting_s)))
             if resting_s > REST_S + lost_s:
                 wrong = wrong or f"at rest {resting_s:.2f} s after it"
-        wrong = wrong or _too_fast(log) or self._store(session)
+        wrong = wrong or _too_fast(log) or self._store(session) or self._missing(session, fault)
         with contextlib.suppress(Exception):
             self.door.fault("unlock")
         return Outcome(fault, place, resting_s, wrong)
@@ -200,6 +206,7 @@ class Trials:
                 person.move(self.rng)
             saying = len(session.text)
             person.keep()
+            self._pressed += 1
             if last and place == "saving":
                 pass_time(self.rng.uniform(0.0, 0.3), "while it is saved")
                 return self._strike(session, person, fault, place)
@@ -253,7 +260,7 @@ class Trials:
 
     def _after(self, session: Session, fault: str) -> str:
         """What is wrong with what became of the session, or ""."""
-        if fault in ("killed", "group killed", "terminal"):
+        if fault in DEATHS:
             session.process.wait(20.0)
             for pid in self._pids:
                 wait_until(lambda pid=pid: not alive(pid), 20.0, what=f"process {pid} ends")
@@ -283,6 +290,22 @@ class Trials:
             store.read(name)
         self.leftovers = sum(not r.saved_as and not r.problem for r in find_recoverable(store))
         return ""
+
+    def _recordings(self) -> int:
+        """Episodes and recordings that can be recovered."""
+        if not self.cell.store.is_dir():
+            return 0
+        store = EpisodeStore.open(self.cell.store)
+        found = (not r.saved_as and not r.problem for r in find_recoverable(store))
+        return len(store.ids()) + sum(found)
+
+    def _missing(self, session: Session, fault: str) -> str:
+        """How many that the key had kept are neither saved nor recoverable after a death, or ""."""
+        if fault not in DEATHS:
+            return ""
+        self.unsaid += self._pressed - len(re.findall("saved episode", session.text))
+        missing = self._there + self._pressed - self._recordings()
+        return f"{missing} kept recordings are gone" if missing > 0 else ""
 
 
 def _too_fast(log: LabLog) -> str:
@@ -321,4 +344,5 @@ if __name__ == "__main__":
     found, trials = run(int(sys.argv[1]), int((*sys.argv, 0)[2]))
     print(text(found))
     print(f"{len(trials.kept)} episodes kept; {trials.stops} stops of a busy machine were cleared")
+    print(f"{trials.unsaid} more by a key whose session died before it said so")
     print(f"1-minute load {load:.1f} before, {os.getloadavg()[0]:.1f} after")
