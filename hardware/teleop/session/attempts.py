@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
@@ -30,8 +29,8 @@ class Attempts:
         self.note = ""
         self._recorder, self._reviewer = recorder, reviewer
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="keep")
-        # What is being written, and what becomes of it.
-        self._writing: tuple[Future[str], Callable[[str], None]] | None = None
+        # What is being written, and whether the task is solved in it.
+        self._writing: tuple[Future[str], bool] | None = None
 
     def __enter__(self) -> Attempts:  # noqa: PYI034 - beartype cannot check Self
         return self
@@ -80,24 +79,27 @@ class Attempts:
         ``judged``: what the person says of it instead of the task.
         """
         self.settle()
-        recorder = self._recorder
+        recorder, reviewer = self._recorder, self._reviewer
         assert recorder is not None
 
-        def told(episode: str) -> None:
-            self.saved.append(episode)
-            self.counts["success" if solved else "no success"] += 1
-            self.note = f"Saved as {episode}. Press space for the next one."
-            if self._reviewer is not None:
-                self._reviewer.kept(episode, judged)
+        def write() -> str:
+            episode = recorder.keep()
+            if reviewer is not None:
+                # What the person said of it must not wait for the arm either.
+                reviewer.kept(episode, judged)
+            return episode
 
-        self._writing = self._pool.submit(recorder.keep), told
+        self._writing = self._pool.submit(write), solved
 
     def settle(self) -> None:
         """Wait for what is being written. Raises what the recorder did."""
         writing, self._writing = self._writing, None
         if writing is not None:
-            episode, told = writing
-            told(episode.result())
+            future, solved = writing
+            episode = future.result()
+            self.saved.append(episode)
+            self.counts["success" if solved else "no success"] += 1
+            self.note = f"Saved as {episode}. Press space for the next one."
 
     def discard(self, *, again: bool) -> None:
         """Forget the attempt that ended; ``again``: the same start comes next."""

@@ -447,6 +447,23 @@ def test_the_arm_goes_to_the_next_start_while_the_disk_is_written() -> None:
     assert "Saved as ep_000001." in next(v for v in hand.views if v.saved == 1).message
 
 
+def test_what_the_person_says_is_written_with_the_episode() -> None:
+    class Way(Cell):
+        """Which is long enough for the disk."""
+
+        def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
+            report = super().reset(condition, rng)
+            if len(starts(self)) == 2:
+                wait_until(lambda: reviewer.count == 1)
+            return report
+
+    reviewer = Reviewer()
+    hand = Reacts(ready=["start", "quit"], review=["success", "keep"])
+    run, _ = session(Way(), hand, reviewer=reviewer, episodes=2)
+    assert run.run() == ("ep_000001",)
+    assert reviewer.said is True
+
+
 def test_what_is_kept_is_saved_when_the_cell_is_lost_on_the_way_to_the_next_start(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
