@@ -251,8 +251,8 @@ def require_gamepad(path: str) -> None:
     finally:
         os.close(fd)
     if not bits or not bits[SOUTH // 8] >> SOUTH % 8 & 1:
-        what = "another device" if bits else "no event device of the kernel"
+        what = "another device than a gamepad" if bits else "no event device of the kernel"
         raise ConfigError(
-            f"{path} is no gamepad, but {what}: name its file /dev/input/eventN"
+            f"{path} is {what}: name a gamepad's file /dev/input/eventN"
             " (/proc/bus/input/devices says which), or nothing where there is one gamepad alone"
         )

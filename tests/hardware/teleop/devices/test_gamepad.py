@@ -198,5 +198,5 @@ def test_what_is_no_gamepad_is_refused_and_not_kept(tmp_path, monkeypatch):
             config.build(Surroundings())
     keyboard = (1 << 30).to_bytes(96, "little")
     monkeypatch.setattr(gamepad.fcntl, "ioctl", lambda *_: keyboard)
-    with pytest.raises(ConfigError, match="but another device"):
+    with pytest.raises(ConfigError, match="another device than a gamepad"):
         config.build(Surroundings())

@@ -141,7 +141,7 @@ class Session:
         command = ["collect", "--config", f"{agent}.yaml", "--out", "disk/store", "--agent", agent]
         command += ["--episodes", "3", "--plain", "--yes"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "robolearn.cli.main", *command],
+            [sys.executable, "-m", "tests.robolearn.operations.cell.piped_pad", *command],
             cwd=root,
             env={**os.environ, "PYTHONPATH": str(Path.cwd()), "OMP_NUM_THREADS": "1"},
             stdin=slave,
