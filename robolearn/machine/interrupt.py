@@ -37,6 +37,11 @@ def stopped_by() -> str:
     return WORDS[signal.Signals(_ended_by[-1])]
 
 
+def hung_up() -> bool:
+    """Whether what ended the command was the end of its terminal, which nobody may have meant."""
+    return _ended_by[-1] == signal.SIGHUP
+
+
 def check() -> None:
     """Raise ``KeyboardInterrupt`` if Ctrl-C was pressed since the command began."""
     if _pressed:

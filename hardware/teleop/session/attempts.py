@@ -78,9 +78,10 @@ class Attempts:
         """Write the attempt that ended from now on; :meth:`settle` tells what became of it.
         ``judged``: what the person says of it instead of the task.
         """
-        self.settle()
         recorder, reviewer = self._recorder, self._reviewer
         assert recorder is not None
+        recorder.spare()
+        self.settle()
 
         def write() -> str:
             episode = recorder.keep()

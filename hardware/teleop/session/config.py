@@ -19,6 +19,10 @@ from robolearn.types import Condition
 class Recorder(Subscriber, Protocol):
     """A recorder that asks before it saves."""
 
+    def spare(self) -> None:
+        """The episode that runs or waits is to be kept: whatever ends the program leaves it."""
+        ...
+
     def keep(self) -> str:
         """Commit the finished episode; its id."""
         ...

@@ -25,6 +25,8 @@ class KeyWatch:
         self._over = threading.Event()
         # Whether the end was asked for: by the person, or by a terminal that is gone.
         self.quitting = False
+        # Whether a stop was.
+        self.stopping = False
         self._thread = threading.Thread(target=self._read, name="stop-key", daemon=True)
 
     def __enter__(self) -> KeyWatch:  # noqa: PYI034 - beartype cannot check Self
@@ -71,6 +73,7 @@ class KeyWatch:
             for key in self._device.pressed():
                 if key == "stop":
                     log.warning("emergency stop by key")
+                    self.stopping = True
                     try:
                         self._stop()
                     except Exception:

@@ -50,6 +50,10 @@ class MeasuredActions:
         finally:
             self._recorder.on_abort(error)
 
+    def spare(self) -> None:
+        """The episode is to be kept."""
+        self._recorder.spare()
+
     def keep(self) -> str:
         """Commit the finished episode; its id."""
         return self._recorder.keep()

@@ -198,6 +198,8 @@ class TeleopSession:
             env.mark()
         elif key in _ENDING and self._decided is None:
             self._decided = key
+            if key in _KEEPING and self._recorder is not None:
+                self._recorder.spare()
             env.end(_ENDING[key])
         self._agent.press(key)
 
@@ -254,6 +256,7 @@ class TeleopSession:
             self._judged, self._condition = None, condition
             there = self._reset(condition)
             self._settle()
+            there = there and not self._error
             if self._quitting:
                 return False
             if there:
@@ -306,6 +309,8 @@ class TeleopSession:
         with KeyWatch(self._device, arm.estop, self._config.poll_s) as watch:
             yield watch
         self._quitting = self._quitting or watch.quitting
+        if watch.stopping:
+            self._stopped_by_key()
 
     def _pressed(self) -> tuple[Key, ...]:
         """Keys since the last look. A stop among them counts at once, whatever was pressed before
@@ -314,8 +319,11 @@ class TeleopSession:
         pressed, arm = self._device.pressed(), self._env.arm
         if "stop" in pressed and arm is not None:
             arm.estop()
-            self._error, self._latched = "emergency stop by key", True
+            self._stopped_by_key()
         return pressed
+
+    def _stopped_by_key(self) -> None:
+        self._error, self._latched = "emergency stop by key", True
 
     def _home(self) -> None:
         """The arm goes to where it rests; the person may stop it as anywhere else."""

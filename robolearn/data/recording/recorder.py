@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from types import TracebackType
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from robolearn.data.store.drafts import Drafts, PreparedEpisode
 from robolearn.data.store.picture_codec import FRAME_CODECS, FrameCodec, camera_codecs
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import RobolearnError, SafetyStopError, StoreError
+from robolearn.machine.interrupt import hung_up
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import SAFETY_STOP, EpisodeHeader, Outcome, Tick
 
@@ -122,7 +124,7 @@ class DraftRecorder:
         self._task_text, self._operator = task_text, operator
         self._kind: EpisodeKind = kind
         self._limit, self._flush_s = max_waiting_bytes, flush_s
-        self._keep_interrupted = keep_interrupted
+        self._keep_interrupted, self._spared = keep_interrupted, False
         self._git, self._versions = git_revision(), library_versions()
         self._take: Take | None = None
         self._finished: FinishedEpisode | None = None
@@ -143,13 +145,17 @@ class DraftRecorder:
     def on_start(self, episode: EpisodeHeader) -> None:
         """Begin a draft; an undecided finished episode is discarded."""
         self.discard()
-        self._last = self._unfinished = None
+        self._last, self._unfinished, self._spared = None, None, False
         meta = self._meta(episode, Outcome(False, 0.0, 0.0, truncated=True))
         draft = self._drafts.begin(self.codecs)
         if self._live:
             self._take = LiveTake(meta, self._spec, draft, self._limit, self._flush_s)
         else:
             self._take = PlainTake(meta, self._spec, draft)
+
+    def spare(self) -> None:
+        """Whoever decides has decided to keep the episode: an interruption, too, leaves it."""
+        self._spared = True
 
     def on_tick(self, tick: Tick) -> None:
         """Take the tick in; ``live`` returns at once and raises what the thread ran into."""
@@ -181,10 +187,12 @@ class DraftRecorder:
             self._finished.prepare_ahead()
 
     def on_abort(self, error: BaseException) -> None:
-        """Leave the episode in progress to ``data repair``; forget one that was interrupted. With
-        ``keep_interrupted`` a stop of the supervisor is how an episode ended, which then waits as
-        any other, and one that was interrupted is left, too.
+        """Leave the episode in progress, or that waits, to ``data repair``; forget one that was
+        interrupted, unless it was spared or the terminal is gone. With ``keep_interrupted`` a stop
+        of the supervisor is how an episode ended, which then waits as any other, and one that was
+        interrupted is left, too.
         """
+        left = self._keep_interrupted or self._spared or hung_up() or isinstance(error, Exception)
         if self._keep_interrupted and isinstance(error, SafetyStopError) and self._last is not None:
             try:
                 self.end(self._last.cut_short(SAFETY_STOP), flush=True)
@@ -197,16 +205,18 @@ class DraftRecorder:
         if self._finished is not None:
             self._finished.settle()
             take = self._finished.take
-        if take is not None and (self._keep_interrupted or isinstance(error, Exception)):
+        if take is not None and left:
+            running = self._take is not None
             self._take, self._finished = None, None
-            if self._keep_interrupted:
+            if running and (self._keep_interrupted or not isinstance(error, Exception)):
                 # What failed to be written must not hide why the episode ended.
                 with contextlib.suppress(RobolearnError):
                     take.finish(flush=True)
             take.cancel()
             take.draft.abandon()
             if take.draft.journal.flushed:
-                _log.warning("episode not saved: %s; 'robolearn data repair' recovers it", error)
+                why = str(error) or "interrupted"
+                _log.warning("episode not saved: %s; 'robolearn data repair' recovers it", why)
                 return
         _log.info("episode not saved: %s", error)
         self.discard()
@@ -276,9 +286,10 @@ class EpisodeRecorder:
     :meth:`keep` or :meth:`discard`. ``saved`` lists committed ids, ``load`` is the back-pressure of
     the last episode and ``total`` that of all saved ones; ``on_saved(id)`` is called after each
     commit. An episode that ends by an error stays recoverable as far as it was flushed (every
-    ``flush_s``); one that the operator interrupts leaves nothing, or with ``keep_interrupted`` all
-    that was recorded, as one that failed then does, and one that the supervisor stopped waits as
-    one that ended (:meth:`keep_stopped`). ``codecs``: as :class:`DraftRecorder`.
+    ``flush_s``); one that the operator interrupts leaves nothing, unless it was to be kept
+    (:meth:`spare`), or with ``keep_interrupted`` all that was recorded, as one that failed then
+    does, and one that the supervisor stopped waits as one that ended (:meth:`keep_stopped`).
+    ``codecs``: as :class:`DraftRecorder`.
     """
 
     def __init__(
@@ -318,8 +329,17 @@ class EpisodeRecorder:
     def __enter__(self) -> EpisodeRecorder:  # noqa: PYI034 - beartype cannot check Self
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if error is not None and self._recorder.undecided:
+                self._recorder.on_abort(error)
+        finally:
+            self.close()
 
     @property
     def codecs(self) -> Mapping[str, FrameCodec]:
@@ -339,6 +359,10 @@ class EpisodeRecorder:
     def on_start(self, episode: EpisodeHeader) -> None:
         """Begin a draft; an undecided finished episode is discarded."""
         self._recorder.on_start(episode)
+
+    def spare(self) -> None:
+        """As :meth:`DraftRecorder.spare`."""
+        self._recorder.spare()
 
     def on_tick(self, tick: Tick) -> None:
         """Hand the tick over; returns at once. Raises what the writer thread ran into."""

@@ -24,6 +24,9 @@ OVER = Outcome(success=False, progress=0.0, reward=0.0, truncated=True, reason="
 class Kept(Listener):
     """A recorder that remembers."""
 
+    def spare(self) -> None:
+        """It is kept anyway."""
+
     def keep(self) -> str:
         return "kept"
 

@@ -447,6 +447,23 @@ def test_the_arm_goes_to_the_next_start_while_the_disk_is_written() -> None:
     assert "Saved as ep_000001." in next(v for v in hand.views if v.saved == 1).message
 
 
+def test_from_the_key_that_keeps_on_nothing_that_ends_the_program_takes_the_episode() -> None:
+    class Spares(Keeper):
+        def spare(self) -> None:
+            self.verdicts.append(f"spare {'later' if self.ends else 'at once'}")
+
+    for keys, said in (
+        ({"running": ["keep"]}, ["spare at once", "spare later", "keep"]),
+        ({"review": ["keep"]}, ["spare later", "keep"]),
+        ({"running": ["discard"]}, ["discard"]),
+    ):
+        keeper = Spares()
+        hand = Reacts(ready=["start", "quit"], **keys)
+        run, _ = session(Fast(), hand, recorder=keeper)
+        run.run()
+        assert keeper.verdicts == said
+
+
 def test_what_the_person_says_is_written_with_the_episode() -> None:
     class Way(Cell):
         """Which is long enough for the disk."""

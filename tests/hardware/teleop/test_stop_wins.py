@@ -128,7 +128,7 @@ def test_a_stop_before_the_start_is_shown_is_not_lost() -> None:
     assert phases(hand) == ["resetting", "stopped", "done"]
 
 
-@pytest.mark.parametrize("busy", ["judge", "keep", "discard"])
+@pytest.mark.parametrize("busy", ["judge", "keep", "keep, the arm is there", "discard"])
 def test_a_stop_is_not_kept_waiting_by_a_slow_disk(busy: str) -> None:
     cell = Cell()
     decided: Any = "discard" if busy == "discard" else "keep"
@@ -140,7 +140,9 @@ def test_a_stop_is_not_kept_waiting_by_a_slow_disk(busy: str) -> None:
 
     class Slow(Keeper):
         def keep(self) -> str:
-            if busy == "keep":
+            if "there" in busy:
+                wait_until(lambda: cell.said.count("hold") == 2)
+            if "keep" in busy:
                 slowly()
             return super().keep()
 

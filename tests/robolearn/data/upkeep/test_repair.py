@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from robolearn.data.recording import recorder as recording
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.chunks import json_bytes
 from robolearn.data.store.manifest import sha256
@@ -61,9 +63,13 @@ def store(tmp_path: Path) -> EpisodeStore:
     return EpisodeStore.create(tmp_path / "store")
 
 
-def record(store: EpisodeStore, ticks: int, *, last: bool = False) -> EpisodeRecorder:
+def record(
+    store: EpisodeStore, ticks: int, *, last: bool = False, autosave: bool = True
+) -> EpisodeRecorder:
     """A recording with everything flushed, still open."""
-    recorder = EpisodeRecorder(store, spec=SPEC, kind="demonstration", flush_s=0.0)
+    recorder = EpisodeRecorder(
+        store, spec=SPEC, kind="demonstration", flush_s=0.0, autosave=autosave
+    )
     recorder.on_start(HEADER)
     for k in range(ticks):
         recorder.on_tick(make_tick(k, last=last and k == ticks - 1))
@@ -252,6 +258,41 @@ def test_an_error_in_the_loop_leaves_it_recoverable_an_interruption_does_not(
         recorder.on_abort(error)
         recorder.close()
         assert len(find_recoverable(store)) == left
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_interruption_leaves_what_was_to_be_kept_and_whatever_a_closed_terminal_ended(
+    store: EpisodeStore, monkeypatch: pytest.MonkeyPatch, *, waits: bool
+) -> None:
+    def interrupted(error: BaseException, *, spared: bool) -> int:
+        """How many recordings can be recovered then, that were none before."""
+        before = len(find_recoverable(store))
+        recorder = record(store, 20, autosave=False, last=True)
+        with contextlib.suppress(type(error)), recorder:
+            if spared:
+                recorder.spare()
+            if waits:
+                recorder.on_end(END)
+            else:
+                # As the loop does before it passes the error on.
+                recorder.on_abort(error)
+            raise error
+        return len(find_recoverable(store)) - before
+
+    assert interrupted(KeyboardInterrupt(), spared=False) == 0
+    assert interrupted(KeyboardInterrupt(), spared=True) == 1
+    # It is not decided: whoever is there again may.
+    assert interrupted(StoreError("the cell is lost"), spared=False) == 1
+    monkeypatch.setattr(recording, "hung_up", lambda: True)
+    assert interrupted(KeyboardInterrupt(), spared=False) == 1
+    # Of one that had ended, all; of one that ran, whole chunks of frames.
+    assert {found.steps for found in find_recoverable(store)} == {20 if waits else 16}
+    # And the next one is nobody's yet.
+    monkeypatch.undo()
+    with record(store, 20, autosave=False) as recorder:
+        recorder.spare()
+        recorder.discard()
+    assert len(find_recoverable(store)) == 3
 
 
 @pytest.mark.parametrize(

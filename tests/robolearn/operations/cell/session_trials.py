@@ -1,6 +1,6 @@
 """Randomised faults of a person's sessions on an arm, one after the other into the same store.
 
-    python -m tests.robolearn.operations.cell.session_trials 100
+    python -m tests.robolearn.operations.cell.session_trials 100 [SEED [PLACE]]
 
 Each session is ``robolearn collect --robot`` in a terminal of its own, on an emulated UR, with a
 person who starts, moves and keeps. At a random moment of a random place (while it connects, ready,
@@ -8,7 +8,7 @@ recording, while an episode is saved, on the way to the next start) it is killed
 of its processes, the terminal is closed, the pad is unplugged, the page is closed, or the disk is
 full. Then: whatever was said to be saved can be read, what the key had kept when the session died
 is saved or can be recovered, the arm is at rest in time, nothing goes on running, and the next
-session says what it found. The last session is not disturbed.
+session says what it found. The last session is not disturbed. ``PLACE``: deaths there alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -316,17 +316,25 @@ def _too_fast(log: LabLog) -> str:
     return "" if speed <= 1.02 * JOINT_SPEED else f"joint speed {speed:.2f} rad/s"
 
 
-def run(count: int, seed: int = 0, last: int = 27) -> tuple[list[Outcome], Trials]:
-    """So many sessions that meet a fault, and one that does not."""
+def run(
+    count: int,
+    seed: int = 0,
+    last: int = 27,
+    faults: Sequence[str] = FAULTS,
+    places: Sequence[str] = PLACES,
+) -> tuple[list[Outcome], Trials]:
+    """So many sessions that meet one of these faults at one of these places, and one that does not
+    meet any.
+    """
     rng, out = random.Random(seed), list[Outcome]()
     with tempfile.TemporaryDirectory() as name, prompt_lab(Path(name), last, 30127) as lab:
         cell = Cell(Path(name), lab.where.address)
         with cell.disk(_DISK_MIB + _TRIAL_MIB * count) as small, lab.where.connect() as door:
             pad = Pad(cell.root / "pad")
             trials = Trials(cell, door, rng, pad, [])
-            faults = [f for f in FAULTS if small or f != "disk"]
+            possible = [f for f in faults if small or f != "disk"]
             for number in range(count):
-                fault, place = faults[number % len(faults)], rng.choice(PLACES)
+                fault, place = possible[number % len(possible)], rng.choice(places)
                 out.append(trials.trial(fault, place))
                 print(f"{number + 1}: {out[-1]}", flush=True)
             out.append(trials.trial("none", "resetting"))
@@ -341,7 +349,10 @@ def text(outcomes: list[Outcome]) -> str:
 
 if __name__ == "__main__":
     load = os.getloadavg()[0]
-    found, trials = run(int(sys.argv[1]), int((*sys.argv, 0)[2]))
+    count, *more = sys.argv[1:]
+    seed = int(more[0]) if more else 0
+    told = {"faults": DEATHS, "places": more[1:]} if more[1:] else {}
+    found, trials = run(int(count), seed, **told)
     print(text(found))
     print(f"{len(trials.kept)} episodes kept; {trials.stops} stops of a busy machine were cleared")
     print(f"{trials.unsaid} more by a key whose session died before it said so")
