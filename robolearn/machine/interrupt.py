@@ -37,6 +37,15 @@ def stopped_by() -> str:
     return WORDS[signal.Signals(_ended_by[-1])]
 
 
+def hang_up() -> None:
+    """Whoever reads the terminal was told that it is gone, which may be before SIGHUP says so. From
+    any thread; outside of a command, and where SIGHUP is ignored, it means nothing.
+    """
+    if callable(signal.getsignal(signal.SIGHUP)):
+        _pressed.append(signal.SIGHUP)
+        _ended_by.append(signal.SIGHUP)
+
+
 def hung_up() -> bool:
     """Whether what ended the command was the end of its terminal, which nobody may have meant."""
     return _ended_by[-1] == signal.SIGHUP

@@ -25,6 +25,7 @@ from hardware.teleop.shapes import Deflection
 from hardware.teleop.terminal.codes import Key as TerminalKey
 from hardware.teleop.terminal.keys import KeyEvent, Terminal
 from hardware.teleop.terminal.writer import Writer
+from robolearn.machine.interrupt import hang_up
 
 STEP_M, STEP_RAD = 0.005, np.deg2rad(2.0)
 # Of steps and speeds with the shift key.
@@ -161,7 +162,8 @@ class KeyboardDevice:
                 self._held.clear()
                 self._latched = (0, np.zeros(6))
                 if self._terminal.gone:
-                    # Nobody can say stop later.
+                    # Nobody can say stop later; nor that a recording is to be forgotten.
+                    hang_up()
                     self._pressed.append("quit")
             else:
                 self._press(event.t_ns, event.key)

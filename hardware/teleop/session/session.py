@@ -36,6 +36,7 @@ from robolearn.errors import (
     SafetyStopError,
     StartError,
 )
+from robolearn.machine.interrupt import check
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
 from robolearn.types import Condition, EpisodeHeader, Observation, Outcome, Tick
@@ -100,8 +101,7 @@ class TeleopSession:
         self._condition: Condition | None = None
         self._outcome: Outcome | None = None
         self._observation: Observation | None = None
-        self._best, self._steps = 0.0, 0
-        self._error = ""
+        self._best, self._steps, self._error = 0.0, 0, ""
         self._latched = False
         self._warnings: tuple[str, ...] = ()
         self._quick_look, self._cameras = QuickLook(), CameraWatch(env.spec)
@@ -177,7 +177,7 @@ class TeleopSession:
         self._quick_look.add(tick.observation)
         self._cameras.add(tick.drained)
         self._take(tick.outcome)
-        for key in self._device.pressed():
+        for key in self._read():
             self._press(key)
         self._show("running", keys=self._running_keys())
 
@@ -316,10 +316,19 @@ class TeleopSession:
         """Keys since the last look. A stop among them counts at once, whatever was pressed before
         or after it.
         """
-        pressed, arm = self._device.pressed(), self._env.arm
+        pressed, arm = self._read(), self._env.arm
         if "stop" in pressed and arm is not None:
             arm.estop()
             self._stopped_by_key()
+        return pressed
+
+    def _read(self) -> tuple[Key, ...]:
+        """Keys since the last look. KeyboardInterrupt where they end because the terminal is gone:
+        that is no decision to forget an episode.
+        """
+        pressed = self._device.pressed()
+        if "quit" in pressed:
+            check()
         return pressed
 
     def _stopped_by_key(self) -> None:
@@ -449,10 +458,6 @@ class TeleopSession:
 
     # -- what is shown ---------------------------------------------------------------------------
 
-    def _slowed(self) -> str:
-        """By the supervisor, or at the border of what the hand may command."""
-        return self._env.slowed or self._agent.limited
-
     def _show(self, phase: Phase, message: str = "", keys: tuple[Key, ...] = ()) -> None:
         running = phase == "running"
         config, timing = self._config, self._env.timing
@@ -471,7 +476,8 @@ class TeleopSession:
             wanted=config.episodes,
             message=message,
             note=self._agent.note if running else "",
-            slowed=self._slowed() if running else "",
+            # By the supervisor, or at the border of what the hand may command.
+            slowed=(self._env.slowed or self._agent.limited) if running else "",
             gripper=self._agent.opening,
             policy_drives=running and self._shared is not None and self._shared.driver == "policy",
             recording=self._recorder is not None,

@@ -23,6 +23,7 @@ from robolearn.errors import (
     StartError,
     StoreError,
 )
+from robolearn.machine.interrupt import hang_up, remembered
 from robolearn.types import Command, Condition, Observation, Outcome, ResetReport, Sample
 from tests.hardware.teleop.test_teleop import FAST, Hand, Keeper
 from tests.mocks import CONDITION, TOOL, PointEnv
@@ -462,6 +463,26 @@ def test_from_the_key_that_keeps_on_nothing_that_ends_the_program_takes_the_epis
         run, _ = session(Fast(), hand, recorder=keeper)
         run.run()
         assert keeper.verdicts == said
+
+
+@pytest.mark.parametrize("phase", ["running", "review"])
+def test_a_terminal_that_is_gone_is_no_decision_to_forget_an_episode(phase: str) -> None:
+    class Gone(Reacts):
+        def pressed(self) -> tuple[Key, ...]:
+            keys = super().pressed()
+            if "quit" in keys:
+                hang_up()
+            return keys
+
+    run, keeper = session(Fast(), Gone(ready=["start"], **{phase: ["quit"]}))
+    with remembered(), pytest.raises(KeyboardInterrupt):
+        run.run()
+    assert keeper.verdicts == []
+    # One who presses that key forgets it.
+    run, keeper = session(Fast(), Reacts(ready=["start"], **{phase: ["quit"]}))
+    with remembered():
+        assert run.run() == ()
+    assert keeper.verdicts == ["discard"]
 
 
 def test_what_the_person_says_is_written_with_the_episode() -> None:

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from robolearn.machine.interrupt import check, held, remembered, stopped_by
+from robolearn.machine.interrupt import check, hang_up, held, hung_up, remembered, stopped_by
 
 
 class Thing:
@@ -94,6 +94,26 @@ def test_a_command_that_outlives_its_terminal_on_purpose_is_obeyed():
         with remembered():
             signal.raise_signal(signal.SIGHUP)
             check()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("foreground")
+def test_a_terminal_may_be_known_to_be_gone_before_the_signal_says_so():
+    hang_up()
+    check()
+    with remembered():
+        assert not hung_up()
+        hang_up()
+        assert hung_up()
+        with pytest.raises(KeyboardInterrupt):
+            check()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
+    try:
+        with remembered():
+            hang_up()
+            check()
+            assert not hung_up()
     finally:
         signal.signal(signal.SIGHUP, before)
 
