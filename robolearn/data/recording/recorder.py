@@ -32,7 +32,7 @@ from robolearn.data.store.drafts import Drafts, PreparedEpisode
 from robolearn.data.store.picture_codec import FRAME_CODECS, FrameCodec, camera_codecs
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import RobolearnError, SafetyStopError, StoreError
-from robolearn.machine.interrupt import hung_up
+from robolearn.machine.interrupt import held, hung_up
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import SAFETY_STOP, EpisodeHeader, Outcome, Tick
 
@@ -192,6 +192,11 @@ class DraftRecorder:
         of the supervisor is how an episode ended, which then waits as any other, and one that was
         interrupted is left, too.
         """
+        # A second interruption (a terminal's end is told twice) must not undo this.
+        with held():
+            self._abort(error)
+
+    def _abort(self, error: BaseException) -> None:
         left = self._keep_interrupted or self._spared or hung_up() or isinstance(error, Exception)
         if self._keep_interrupted and isinstance(error, SafetyStopError) and self._last is not None:
             try:

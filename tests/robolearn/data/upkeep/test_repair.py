@@ -22,6 +22,7 @@ from robolearn.data.store.writer import StoreWriter
 from robolearn.data.upkeep.check import check_store
 from robolearn.data.upkeep.repair import discard, find_recoverable, recover
 from robolearn.errors import DataError, StoreError, StoreLockedError
+from robolearn.machine.interrupt import check, hang_up, remembered
 from tests.episodes import assert_same
 from tests.robolearn.data.recording.test_recorder import (
     END,
@@ -293,6 +294,29 @@ def test_an_interruption_leaves_what_was_to_be_kept_and_whatever_a_closed_termin
         recorder.spare()
         recorder.discard()
     assert len(find_recoverable(store)) == 3
+
+
+def test_a_terminals_end_is_told_twice_and_the_second_time_takes_nothing(
+    store: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whoever reads it, and by its signal, which may come while the first is obeyed."""
+    settle = recording.FinishedEpisode.settle
+
+    def told_again(finished: recording.FinishedEpisode) -> None:
+        signal.raise_signal(signal.SIGHUP)
+        settle(finished)
+
+    monkeypatch.setattr(recording.FinishedEpisode, "settle", told_again)
+
+    def session() -> None:
+        with record(store, 20, autosave=False, last=True) as recorder:
+            recorder.on_end(END)
+            hang_up()
+            check()
+
+    with remembered(), pytest.raises(KeyboardInterrupt):
+        session()
+    assert len(find_recoverable(store)) == 1
 
 
 @pytest.mark.parametrize(
