@@ -47,8 +47,8 @@ def hang_up() -> None:
 
 
 def hung_up() -> bool:
-    """Whether what ended the command was the end of its terminal, which nobody may have meant."""
-    return _ended_by[-1] == signal.SIGHUP
+    """Whether the end of its terminal ends the command, which nobody may have meant."""
+    return signal.SIGHUP in _pressed
 
 
 def check() -> None:

@@ -175,11 +175,13 @@ class DraftRecorder:
     def end(self, outcome: Outcome, *, flush: bool) -> None:
         """:meth:`on_end`; ``flush``: what waits survives a kill (``live``)."""
         take = self._running()
-        self._load = take.finish(flush=flush)
-        notes = dataclasses.asdict(self.load) | take.assembler.notes()
-        provenance = dict(take.meta.provenance) | {"recorder": notes}
-        meta = dataclasses.replace(take.meta, outcome=outcome, provenance=provenance)
-        self._take, self._finished = None, FinishedEpisode(self._drafts, take, meta)
+        # An interruption in the middle would cost what is on its way to the disk.
+        with held():
+            self._load = take.finish(flush=flush)
+            notes = dataclasses.asdict(self.load) | take.assembler.notes()
+            provenance = dict(take.meta.provenance) | {"recorder": notes}
+            meta = dataclasses.replace(take.meta, outcome=outcome, provenance=provenance)
+            self._take, self._finished = None, FinishedEpisode(self._drafts, take, meta)
 
     def prepare_ahead(self) -> None:
         """Of what waits, as :meth:`FinishedEpisode.prepare_ahead`."""
@@ -250,6 +252,11 @@ class DraftRecorder:
             take.draft.discard()
         if finished is not None:
             finished.discard()
+
+    def close(self) -> None:
+        """Nobody decides any more: as :meth:`on_abort` of an interruption; safe to call twice."""
+        if self.undecided:
+            self.on_abort(KeyboardInterrupt())
 
     def _running(self) -> Take:
         if self._take is None:
@@ -428,6 +435,10 @@ class EpisodeRecorder:
         self._recorder.discard()
 
     def close(self) -> None:
-        """Discard what is undecided and release the store; safe to call twice."""
-        self.discard()
-        self._stack.close()
+        """Leave what is undecided as an interruption does, and release the store; safe to call
+        twice.
+        """
+        try:
+            self._recorder.close()
+        finally:
+            self._stack.close()
