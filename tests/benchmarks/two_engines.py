@@ -45,15 +45,15 @@ MARGIN = 0.02
 REPEATING, MOVED_M = (1800, 2600, 3000), 0.05e-3
 
 
-def ages(folder: Path) -> list[Path]:
-    """The twelve runs; trained where they are not there yet."""
-    runs = [folder / f"updates_{age:04d}" for age in AGES]
+def ages(folder: Path, wanted: Sequence[int] = AGES) -> list[Path]:
+    """The runs of these ages; trained where they are not there yet."""
+    runs = [folder / f"updates_{age:04d}" for age in wanted]
     if all(run.is_dir() for run in runs):
         return runs
     store = folder / "demonstrations"
     if not store.is_dir():
         command(["data", "import", str(pusht_demonstrations_path()), "--out", str(store)])
-    aged(RECIPE, store, AGES, runs)
+    aged(RECIPE, store, wanted, runs)
     return runs
 
 
@@ -71,7 +71,7 @@ def repeated(folder: Path, out: Path, options: EvaluateOptions, world: str = REA
 def apart(folder: Path, episodes: int, options: EvaluateOptions) -> None:
     """The three policies in gym-pusht twice, and in its simulator; whatever there is is told."""
     out = folder / "apart_real"
-    runs = [folder / f"updates_{age:04d}" for age in REPEATING]
+    runs = ages(folder, REPEATING)
     for starts in range(5 * STARTS, episodes + 1, 5 * STARTS):
         evaluate(runs, out, dataclasses.replace(options, worlds=(REAL,), conditions=starts))
         again, simulated = (repeated(folder, out, options, world) for world in (REAL, SIM))
@@ -106,11 +106,11 @@ def report(found: tuple[TrialRecord, ...], out: Path, again: Sequence[Path] = ()
 def main(folder: str, episodes: int = 500, what: str = "") -> None:
     """Train, evaluate in both, report."""
     out = Path(folder) / "results"
-    runs = ages(Path(folder))
     options = EvaluateOptions(suite=SUITE, worlds=(REAL, SIM), workers=0, batch=BATCH, videos=0)
     if what == "apart":
         apart(Path(folder), episodes, options)
         return
+    runs = ages(Path(folder))
     for starts in range(STARTS, episodes + 1, STARTS):
         evaluate(runs, out, dataclasses.replace(options, conditions=starts))
         print(f"{starts} starts of {len(runs)} policies in both engines", flush=True)
