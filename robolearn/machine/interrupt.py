@@ -28,6 +28,9 @@ _DEFAULTS: dict[signal.Signals, Any] = dict.fromkeys(WORDS, signal.SIG_DFL)
 _DEFAULTS[signal.SIGINT] = signal.default_int_handler
 # A plain list, not an Event: a signal handler must not wait for a lock that it interrupted.
 _pressed: list[int] = []
+# Whether a command runs, and whether its terminal was found to be gone.
+_running: list[bool] = []
+_hung_up: list[bool] = []
 # The process whose command it is, and what ended the last command.
 _owner, _ended_by = [0], [int(signal.SIGINT)]
 
@@ -38,17 +41,16 @@ def stopped_by() -> str:
 
 
 def hang_up() -> None:
-    """Whoever reads the terminal was told that it is gone, which may be before SIGHUP says so. From
-    any thread; outside of a command, and where SIGHUP is ignored, it means nothing.
+    """Whoever reads the terminal was told that it is gone, which may be before SIGHUP says so, or
+    instead (nohup). From any thread; outside of a command it means nothing.
     """
-    if callable(signal.getsignal(signal.SIGHUP)):
-        _pressed.append(signal.SIGHUP)
-        _ended_by.append(signal.SIGHUP)
+    if _running:
+        _hung_up.append(True)
 
 
 def hung_up() -> bool:
     """Whether the end of its terminal ends the command, which nobody may have meant."""
-    return signal.SIGHUP in _pressed
+    return bool(_hung_up) or signal.SIGHUP in _pressed
 
 
 def check() -> None:
@@ -63,6 +65,8 @@ def remembered() -> Generator[None]:
     process is obeyed.
     """
     _pressed.clear()
+    _hung_up.clear()
+    _running.append(True)
     _owner[0] = os.getpid()
     _ended_by[:] = [signal.SIGINT]
     ours = _handled_by(lambda number, handler: handler is _DEFAULTS[number])
@@ -85,6 +89,8 @@ def remembered() -> Generator[None]:
         if ours:
             sys.unraisablehook = report
         _pressed.clear()
+        _hung_up.clear()
+        _running.pop()
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ from robolearn.errors import (
     SafetyStopError,
     StartError,
 )
-from robolearn.machine.interrupt import check
+from robolearn.machine.interrupt import hung_up
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
 from robolearn.types import Condition, EpisodeHeader, Observation, Outcome, Tick
@@ -327,8 +327,8 @@ class TeleopSession:
         that is no decision to forget an episode.
         """
         pressed = self._device.pressed()
-        if "quit" in pressed:
-            check()
+        if "quit" in pressed and hung_up():
+            raise KeyboardInterrupt
         return pressed
 
     def _stopped_by_key(self) -> None:

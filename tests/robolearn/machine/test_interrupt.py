@@ -98,24 +98,22 @@ def test_a_command_that_outlives_its_terminal_on_purpose_is_obeyed():
         signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.usefixtures("foreground")
-def test_a_terminal_may_be_known_to_be_gone_before_the_signal_says_so():
+def test_a_terminal_may_be_known_to_be_gone_before_the_signal_says_so_or_instead():
     hang_up()
-    check()
     with remembered():
         assert not hung_up()
         hang_up()
         assert hung_up()
+        # That alone ends nothing: whoever was told does.
+        check()
+    with remembered(), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGHUP)
+    with remembered():
+        assert not hung_up()
         with pytest.raises(KeyboardInterrupt):
-            check()
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
-    try:
-        with remembered():
-            hang_up()
-            check()
-            assert not hung_up()
-    finally:
-        signal.signal(signal.SIGHUP, before)
+            signal.raise_signal(signal.SIGHUP)
+        assert hung_up()
+    assert not hung_up()
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

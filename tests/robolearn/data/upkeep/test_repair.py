@@ -22,7 +22,7 @@ from robolearn.data.store.writer import StoreWriter
 from robolearn.data.upkeep.check import check_store
 from robolearn.data.upkeep.repair import discard, find_recoverable, recover
 from robolearn.errors import DataError, StoreError, StoreLockedError
-from robolearn.machine.interrupt import check, hang_up, remembered
+from robolearn.machine.interrupt import hang_up, remembered
 from tests.episodes import assert_same
 from tests.robolearn.data.recording.test_recorder import (
     END,
@@ -312,7 +312,7 @@ def test_a_terminals_end_is_told_twice_and_the_second_time_takes_nothing(
         with record(store, 20, autosave=False, last=True) as recorder:
             recorder.on_end(END)
             hang_up()
-            check()
+            raise KeyboardInterrupt
 
     with remembered(), pytest.raises(KeyboardInterrupt):
         session()
