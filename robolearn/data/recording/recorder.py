@@ -254,9 +254,12 @@ class DraftRecorder:
             finished.discard()
 
     def close(self) -> None:
-        """Nobody decides any more: as :meth:`on_abort` of an interruption; safe to call twice."""
-        if self.undecided:
+        """Nobody decides any more: what is undecided is discarded, unless it was spared or the
+        terminal is gone; safe to call twice.
+        """
+        if self.undecided and (self._spared or hung_up()):
             self.on_abort(KeyboardInterrupt())
+        self.discard()
 
     def _running(self) -> Take:
         if self._take is None:
@@ -435,9 +438,7 @@ class EpisodeRecorder:
         self._recorder.discard()
 
     def close(self) -> None:
-        """Leave what is undecided as an interruption does, and release the store; safe to call
-        twice.
-        """
+        """As :meth:`DraftRecorder.close`, and release the store; safe to call twice."""
         try:
             self._recorder.close()
         finally:
