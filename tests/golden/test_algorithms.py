@@ -20,6 +20,8 @@ from tests.golden.golden import Golden
 from tests.policies.every import SEEING, Family
 
 RTOL = 1e-4
+# What edits gain is a difference of values that are nearly equal.
+COARSE = {"dice_rl": 1e-3}
 RESTS_ON = ("torch", "diffusers")
 FIT = FitConfig(steps=3, warmup=1, log_every=1)
 # What metrics.jsonl says of the machine, not of the learning.
@@ -49,13 +51,13 @@ GUIDANCE = ("jacobian", "identity", "hard")
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_it_learns_and_answers_as_before(name: str, tmp_path: Path, golden: Golden) -> None:
     found = learned(Family(tmp_path), name)
-    golden.check(f"algorithms/{name}", found, rtol=RTOL, rests_on=RESTS_ON)
+    golden.check(f"algorithms/{name}", found, rtol=COARSE.get(name, RTOL), rests_on=RESTS_ON)
 
 
 @pytest.mark.parametrize("name", [*SEEING, "compose"])
 def test_from_pictures_and_words_too(name: str, tmp_path: Path, golden: Golden) -> None:
     found = learned(Family(tmp_path, told=True), name)
-    golden.check(f"algorithms_told/{name}", found, rtol=RTOL, rests_on=RESTS_ON)
+    golden.check(f"algorithms_told/{name}", found, rtol=COARSE.get(name, RTOL), rests_on=RESTS_ON)
 
 
 def test_critics_of_the_behaviour_that_was_recorded(tmp_path: Path, golden: Golden) -> None:

@@ -20,7 +20,9 @@ RTOL = 1e-6
 SEED, NOISE, TICKS = 7, 0.1, 250
 # Worlds in which a tick takes long, or the last bits soon decide where things go.
 BRIEF, BRIEF_TICKS = ("pusht", "gym_pusht", "pybullet/", "robosuite/", "ogbench/"), 20
-MUJOCO, BULLET = ("mujoco",), ("mujoco", "pybullet")
+# Arms are driven by compiled code.
+MUJOCO = ("mujoco", "numba", "llvmlite")
+BULLET = (*MUJOCO, "pybullet")
 PLANNED = ("mujoco", "pymunk", "scipy", "shapely")
 PICK_AND_DISTURB = "pick_place~mass=1~friction=1~action_delay=1~sensor_noise=1~action_noise=1"
 # World -> the distributions that decide its last bits.
@@ -31,7 +33,7 @@ WORLDS: dict[str, tuple[str, ...]] = {
     "pusht_pybullet": BULLET,
     "pybullet/pick_place": BULLET,
     "gymnasium/Pendulum-v1": ("gymnasium",),
-    "robosuite/Lift": (*MUJOCO, "robosuite", "numba"),
+    "robosuite/Lift": (*MUJOCO, "robosuite"),
     "ogbench/cube-single,mode=play": (*MUJOCO, "ogbench"),
 }
 OPTIONAL = ("robosuite", "ogbench")

@@ -50,8 +50,10 @@ def test_what_is_sent_for_an_explorer_stays_below_every_limit(kind: str) -> None
     assert max(sent) < 1.0
     assert max(served) < 1.0
     # What was seen above the limit at servos is a set-point that came a period late, no other path.
-    where = int(np.argmax(np.linalg.norm(np.diff(tool_path(q), n=2, axis=0), axis=1)))
-    assert 1.0 < shares(at_the_servos(q, frozenset({where})))[1] < 2.0
+    # Many bend nearly as much; which one bends most is a matter of the last bits.
+    bends = np.linalg.norm(np.diff(tool_path(q), n=2, axis=0), axis=1)
+    late = [shares(at_the_servos(q, frozenset({int(k)})))[1] for k in np.argsort(bends)[-20:]]
+    assert 1.0 < max(late) < 2.0
 
 
 @pytest.mark.slow
