@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,6 @@ from sim.scene.load import load_scene
 from tests.benchmarks.captured_lab import capture_in_process
 from tests.benchmarks.two_scenes import (
     TASKS,
-    Task,
     evaluated,
     hidden,
     made,
@@ -188,24 +188,30 @@ def rebuilt(folder: Path, found: Drawn, seed: int) -> Rebuilt:
 
 
 def compared(
-    folder: Path, task: Task, real: int = 50, rollouts: int = 1, seed: int = SEED
+    folder: Path,
+    runs_of: Callable[[str], Sequence[Path]],
+    real: int = 50,
+    rollouts: int = 1,
+    seed: int = SEED,
 ) -> dict[By, Trust]:
-    """Draw, capture, reconstruct, record, identify, evaluate in the three worlds, report."""
+    """Draw, capture, reconstruct, record, identify, evaluate in the three worlds, report; of the
+    policies that ``runs_of`` has for the reality, by its name.
+    """
     found = drawn(seed)
     have = rebuilt(folder, found, seed)
     raw = have.raw
     for side, eyes in (("lab", ("cameras", "board")), ("robot", ("cameras",))):
         raw[side] = {key: value for key, value in raw[side].items() if key not in eyes}
-    world = hidden(NAME, task, raw, folder, seed)
-    store = recorded(task, world, folder)
+    world = hidden(NAME, TASK, raw, folder, seed)
+    store = recorded(TASK, world, folder)
     told = ("--episodes", str(store), "--scene", str(have.scene))
     after = made(folder / "identified", "identify", *told)
     # What every kitchen has scales for.
     weighed = ("scene", "override", str(after), CUBE, "--mass-kg", f"{found.mass_kg:.3f}")
     if command(list(weighed)):
         raise RuntimeError(f"robolearn {' '.join(weighed)} failed")
-    runs = policies(task, folder)
-    scenes = {"before": task.scene, "after": str(after)}
+    runs = runs_of(world)
+    scenes = {"before": TASK.scene, "after": str(after)}
     evaluated(folder, runs, suite(found, folder), world, scenes, real, rollouts)
     print(f"drawn: {found}")
     return report(folder, world, scenes)
@@ -214,7 +220,8 @@ def compared(
 def main(folder: Path, real: int = 50, rollouts: int = 1, seed: int = SEED) -> None:
     """Three policies: the last age of each training."""
     last = {n: replace(t, ages=t.ages[-1:]) for n, t in TASK.trainings.items()}
-    compared(folder, replace(TASK, trainings=last), real, rollouts, seed)
+    task = replace(TASK, trainings=last)
+    compared(folder, lambda _: policies(task, folder), real, rollouts, seed)
 
 
 if __name__ == "__main__":

@@ -152,10 +152,15 @@ def identified(task: Task, world: str, folder: Path) -> Path:
 
 def recorded(task: Task, world: str, folder: Path) -> Path:
     """Episodes that the reality records, from starts that no evaluation has."""
+    how = ("--noise", "0.2", "--episodes", str(task.recordings))
+    return made(folder / "recordings", *collecting(world, folder, 20260102), *how)
+
+
+def collecting(world: str, folder: Path, seed: int) -> tuple[str, ...]:
+    """The command that lets the scripted expert act in ``world``."""
     config = folder / "collect.yaml"
-    config.write_text(yaml.safe_dump({"world": world, "seed": 20260102}))
-    how = ("--agent", "scripted", "--noise", "0.2", "--episodes", str(task.recordings))
-    return made(folder / "recordings", "collect", "--config", str(config), *how)
+    config.write_text(yaml.safe_dump({"world": world, "seed": seed}))
+    return ("collect", "--config", str(config), "--agent", "scripted")
 
 
 def made(out: Path, *words: str) -> Path:
