@@ -23,6 +23,7 @@ from sim.reconstruction.verify import verify
 from sim.scene.load import load_scene
 from tests.benchmarks.floors import at_most
 from tests.benchmarks.reconstructed_scene import SEED, TASK, compared, drawn, rebuilt
+from tests.benchmarks.two_scenes import policies
 
 FOLDER, STARTS = Path("runs/bench/real_to_sim"), 10
 
@@ -34,7 +35,8 @@ def rows(long: bool = False) -> list[dict[str, Any]]:
             return _geometry(Path(name))
     folder = FOLDER.resolve()
     one = replace(TASK.trainings["bc"], ages=TASK.trainings["bc"].ages[:1])
-    found = compared(folder, replace(TASK, trainings={"bc": one}), STARTS)
+    task = replace(TASK, trainings={"bc": one})
+    found = compared(folder, lambda _: policies(task, folder), STARTS)
     changes = {by: trust.report.tasks[0].closer for by, trust in found.items()}
     out = _geometry(folder)
     for by, change in changes.items():

@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.benchmarks.reconstructed_scene import SEED, TASK, compared
 from tests.benchmarks.two_scenes import Task, collecting, policies
 
-# Of the trainings of ``two_scenes pick_place``: ages that learned in the default scene, in the cell.
+# Ages of the trainings of ``two_scenes pick_place``: of the default scene's, and of the cell's.
 DEFAULT = {"flow": (900, 2200), "bc": (1500,), "bc_few": (1000,)}
 OWN = {"flow": (200, 500, 900, 1500, 2200), "bc": (400, 1500), "bc_few": (1000,)}
 # Episodes in the cell, and what their starts are drawn from; no other use has it.

@@ -47,6 +47,9 @@ from robolearn.types import Condition, TrialRecord
 
 # How often a start is drawn again that is not feasible.
 _DRAWS = 100
+# What trials' seeds are drawn as. Simulators share theirs, so that scenes are compared under the
+# same noise; a repetition in the world that stands for reality shares none with them, as on an arm.
+SIMULATED, REPEATED = "like", "again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,8 @@ def evaluate_like(
         else dataclasses.replace(w, instruction=done.instruction)
         for w in world_entries(runs, at_goal, suite)
     ]  # fmt: skip
-    starts = {p.name: _starts(p, real, suite, how) for p in policies}
+    simulated = {p.name: _starts(p, real, suite, how, SIMULATED) for p in policies}
+    repeated = {p.name: _starts(p, real, suite, how, REPEATED) for p in policies}
     asked = dataclasses.replace(options, videos=0)
     rolled = rollout_options(asked, out, suite, "")
     if apart:
@@ -134,7 +138,10 @@ def evaluate_like(
             ),
         )
         for policy in policies:
-            conditions = {w.name: starts[policy.name] for w in worlds}
+            conditions = {
+                w.name: (repeated if w.name == how.real_world else simulated)[policy.name]
+                for w in worlds
+            }
             found += rollouts.evaluate([policy], worlds, conditions, store, rolled, on_progress)
         write_text(out / "trials.csv", to_csv(store.all()))
     tried = {p.name for p in policies}
@@ -199,7 +206,7 @@ def _done(like: Path, plan: TrialPlan | None, suite: SuiteConfig) -> _Done:
 
 
 def _starts(
-    policy: PolicyEntry, real: Sequence[TrialRecord], suite: Suite, how: LikeOptions
+    policy: PolicyEntry, real: Sequence[TrialRecord], suite: Suite, how: LikeOptions, noise: str
 ) -> tuple[Condition, ...]:
     mine = [r for r in real if (r.policy, r.policy_hash) == (policy.name, policy.hash)]
     if not mine:
@@ -221,7 +228,7 @@ def _starts(
                 " began; trials of this release do"
             )
         number, before[record.condition] = before[record.condition], before[record.condition] + 1
-        found += _drawn(known[record.condition], record, suite, how, number)
+        found += _drawn(known[record.condition], record, suite, how, number, noise)
     return tuple(found)
 
 
@@ -236,14 +243,19 @@ def _needed(suite: Suite, mine: Sequence[TrialRecord]) -> int:
 
 
 def _drawn(
-    condition: Condition, record: TrialRecord, suite: Suite, how: LikeOptions, number: int
+    condition: Condition,
+    record: TrialRecord,
+    suite: Suite,
+    how: LikeOptions,
+    number: int,
+    seeds: str,
 ) -> list[Condition]:
     measured = {**condition.poses, **record.achieved}
     said = how.noise.said(record)
     noise = {name: said.get(name, how.noise.unsaid) for name in measured}
     found: list[Condition] = []
     for k in range(how.rollouts):
-        seed = child_seed(condition.seed, "like", number, k) % 2**31
+        seed = child_seed(condition.seed, seeds, number, k) % 2**31
         poses = _feasible(measured, noise, suite, seed)
         found.append(dataclasses.replace(condition, seed=seed, poses=poses))
     return found

@@ -85,6 +85,25 @@ def test_starts_are_the_measured_ones_and_pair_up(tmp_path, short):
     assert trust.report.tasks[0].agreement[0].conditions == 2
 
 
+def test_a_repetition_in_the_reality_has_noise_of_its_own(tmp_path, short):
+    """Else a policy's chunks would be drawn alike in simulation and in the repetition, which sets
+    the ceiling that simulation is judged against; simulators are compared under the same noise.
+    """
+    suite = load_suite(SUITE)
+    real_trials(tmp_path / "real", suite)
+    records = [dataclasses.replace(r, env="gym_pusht") for r in read_trials(tmp_path / "real")]
+    with TrialStore(tmp_path / "world") as table:
+        table.add(records)
+    worlds = ("gym_pusht", "pusht_reference", "pusht_ur5e")
+    options = EvaluateOptions(suite=SUITE, worlds=worlds, workers=0)
+    how = LikeOptions(rollouts=2, real_world="gym_pusht")
+    found = evaluate_like(["scripted"], tmp_path / "world", tmp_path / "out", options, how=how)
+    seeds = {w: {r.seed for r in found.trials if r.env == w} for w in worlds}
+    assert [len(seeds[w]) for w in worlds] == [6, 6, 6]
+    assert seeds["pusht_reference"] == seeds["pusht_ur5e"]
+    assert not seeds["gym_pusht"] & seeds["pusht_reference"]
+
+
 @pytest.fixture
 def still(monkeypatch):
     """Nothing is simulated: what is asked for is told, by condition."""
