@@ -47,9 +47,12 @@ class Args:
     # Of an arm: the scene that it is identified in (with --robot default: a packaged one that is
     # commanded as the cell is).
     scene: str = ""
-    # Of an arm: a file of configs/hardware/ whose supervisor's force limit the scene gets: its
-    # episodes then end where the cell would stop the robot.
-    supervisor: Path | None = None
+    # With --episodes or --capture: the file of configs/hardware/ of the cell that was recorded; the
+    # scene's tool then moves within its limits, as that of --robot does.
+    cell: Path | None = None
+    # Of an arm: episodes in the scene end where the supervisor of that cell would stop the robot
+    # for its force.
+    force_stop: bool = False
     # With STORE: the scene whose parameters are the start.
     template: str = "pusht_naive"
     # Chooses training and held-out episodes and windows; of an arm the motions.
@@ -82,10 +85,10 @@ def main(argv: list[str]) -> int:
     if args.robot is not None:
         options = identify_arm.Moving(
             *(args.robot, args.scene, args.seconds, args.seed, args.start_lab, args.yes),
-            supervisor=args.supervisor,
+            force_stop=args.force_stop,
         )
         return identify_arm.moved(options, args.out, json=args.json)
-    told = identify_arm.Recorded(args.scene, args.out, args.seed, args.supervisor)
+    told = identify_arm.Recorded(args.scene, args.out, args.seed, args.cell, args.force_stop)
     if args.capture is not None:
         return identify_arm.captured(args.capture, told, json=args.json)
     return identify_arm.recorded(Path(args.episodes), told, json=args.json)
@@ -99,7 +102,9 @@ def _refuse_unused(args: Args) -> None:
         refuse_without_use(args, ("template",), "with STORE alone (an arm's is --scene)")
     else:
         refuse_without_use(args, ("scene",), "of an arm, not with STORE (there it is --template)")
-        refuse_without_use(args, ("supervisor",), "of an arm: with --robot or --episodes")
+        refuse_without_use(args, ("force_stop",), "of an arm: with --robot or --cell")
+    if args.store is not None or args.robot is not None:
+        refuse_without_use(args, ("cell",), "with --episodes STORE --scene SCENE, or --capture")
 
 
 def _planar(args: Args, out: Path, store: Path) -> int:

@@ -30,7 +30,7 @@ class Moving:
     seed: int
     start_lab: bool
     yes: bool
-    supervisor: Path | None
+    force_stop: bool
 
 
 def moved(options: Moving, out: Path, *, json: bool) -> int:
@@ -49,7 +49,7 @@ def moved(options: Moving, out: Path, *, json: bool) -> int:
             seconds=options.seconds,
             seed=options.seed,
             start_lab=options.start_lab,
-            supervisor=options.supervisor,
+            force_stop=options.force_stop,
             on_note=lambda text: say(text, quiet=json),
             on_moved=show,
         )
@@ -63,7 +63,8 @@ class Recorded:
     scene: str
     out: Path
     seed: int
-    supervisor: Path | None
+    cell: Path | None
+    force_stop: bool
 
 
 def recorded(store: Path, told: Recorded, *, json: bool) -> int:
@@ -96,7 +97,8 @@ def _from_record(
         told.scene,
         told.out,
         settings=ArmIdentifyConfig(FitConfig(seed=told.seed)),
-        supervisor=told.supervisor,
+        cell=told.cell,
+        force_stop=told.force_stop,
         on_note=note,
     )
     return _tell(result, json=json)

@@ -10,12 +10,15 @@ import dataclasses
 import math
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import yaml
 
+from robolearn.arms.tool_commands import TOOL_COMMANDS
+from robolearn.arms.tool_path import ToolPathLimits
 from robolearn.config import load_yaml
 from robolearn.errors import SceneError
 from sim.identification.arm_identify import ArmIdentified, ArmIdentifyConfig
@@ -23,7 +26,7 @@ from sim.identification.gripper_motion import FoundGripper, gripper_document
 from sim.identification.object_model import FoundObject, objects_document, write_objects
 from sim.identification.write_scene import versions
 from sim.plants.mount import find_mount, tip_in_last_link
-from sim.scene.config import Scene, SupervisorConfig
+from sim.scene.config import Scene, SceneConfig, SupervisorConfig
 from sim.scene.load import load_scene
 from sim.scene.package import read_mjcf, replaced_package
 from sim.scene.payload import PAYLOAD, moments
@@ -35,6 +38,25 @@ _LEAST_SMOOTHING_S = 0.002
 _ATTRIBUTES = {"damping": "damping", "friction": "frictionloss", "armature": "armature"}
 
 
+@dataclass(frozen=True, slots=True)
+class OfCell:
+    """What the supervisor of the arm's cell does; nothing of a cell that is not known.
+
+    ``limits``: of the tool's way, for a scene that is commanded by the tool's pose; ``stop``: what
+    it stops the robot for.
+    """
+
+    limits: ToolPathLimits | None = None
+    stop: SupervisorConfig | None = None
+
+
+def commanded_by_tool(config: SceneConfig) -> str:
+    """The action that commands the tool of the scene's only arm; "" for another scene."""
+    arms = config.control.get("arms", [])
+    action = str(arms[0]["action"]) if len(arms) == 1 else ""
+    return action if action.partition("/")[2] in TOOL_COMMANDS else ""
+
+
 def write_identified_arm(
     result: ArmIdentified,
     template: Scene,
@@ -43,10 +65,10 @@ def write_identified_arm(
     source: str = "",
     objects: Sequence[FoundObject] = (),
     gripper: FoundGripper | None = None,
-    supervisor: SupervisorConfig | None = None,
+    of_cell: OfCell = OfCell(),
 ) -> Scene:
     """Write ``out`` (a folder) from the template and what was found; return it validated.
-    ``supervisor``: what the cell's stops the robot for, in place of the template's.
+    ``of_cell``: what is known of it replaces the template's.
 
     An existing folder is replaced only when it holds an identified scene. Raises
     :class:`SceneError` for another one, and for a template whose joints are not written in files of
@@ -64,8 +86,10 @@ def write_identified_arm(
                 "speed": _short(gripper.speed.value),
                 "pulls_on": gripper.pulls_on,
             }
-        if supervisor is not None:
-            raw["supervisor"] = dataclasses.asdict(supervisor)
+        if of_cell.limits is not None:
+            raw["control"]["arms"][0]["limits"] = _plain(of_cell.limits)
+        if of_cell.stop is not None:
+            raw["supervisor"] = dataclasses.asdict(of_cell.stop)
         raw["name"] = out.name
         raw["description"] = f"{template.name} with the arm identified from motions."
         raw["provenance"] = {
@@ -82,6 +106,12 @@ def write_identified_arm(
         text = yaml.safe_dump(raw, sort_keys=False, width=100)
         (folder / "scene.yaml").write_text(text, encoding="utf-8")
     return load_scene(out.resolve())
+
+
+def _plain(limits: ToolPathLimits) -> dict[str, Any]:
+    """As YAML has them: what is not limited is left out."""
+    told = dataclasses.asdict(limits)
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in told.items() if v is not None}
 
 
 def arm_provenance(

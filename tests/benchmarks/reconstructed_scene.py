@@ -42,6 +42,7 @@ from tests.benchmarks.two_scenes import (
     policies,
     recorded,
     report,
+    told_by,
 )
 
 SEED, NAME = 19, "pick_place"
@@ -204,8 +205,7 @@ def compared(
         raw[side] = {key: value for key, value in raw[side].items() if key not in eyes}
     world = hidden(NAME, TASK, raw, folder, seed)
     store = recorded(TASK, world, folder)
-    told = ("--episodes", str(store), "--scene", str(have.scene))
-    after = made(folder / "identified", "identify", *told)
+    after = told_by(store, str(have.scene), folder)
     # What every kitchen has scales for.
     weighed = ("scene", "override", str(after), CUBE, "--mass-kg", f"{found.mass_kg:.3f}")
     if command(list(weighed)):

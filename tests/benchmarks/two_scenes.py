@@ -27,6 +27,7 @@ import yaml
 
 from eval.sweep import Value
 from eval.trust.pairing import By
+from hardware.cell.load import load_cell
 from robolearn.assets.demonstrations import pusht_demonstrations_path
 from robolearn.cli.main import main as command
 from robolearn.config import find_config
@@ -144,10 +145,18 @@ def hidden(name: str, task: Task, raw: dict[str, Any], folder: Path, seed: int =
 
 
 def identified(task: Task, world: str, folder: Path) -> Path:
-    """The scene that the reality's own recordings tell."""
-    store = recorded(task, world, folder)
-    told = ("--episodes", str(store), "--scene", task.scene)
-    return made(folder / "identified", "identify", *told)
+    """The scene that the reality's own recordings tell, and its cell's file."""
+    return told_by(recorded(task, world, folder), task.scene, folder)
+
+
+def told_by(store: Path, scene: str, folder: Path) -> Path:
+    """The scene identified from ``store``, with the limits of its cell where that is commanded by
+    the tool's pose.
+    """
+    cell = folder / "cell.yaml"
+    limits = ("--cell", str(cell)) if load_cell(cell).tool is not None else ()
+    told = ("--episodes", str(store), "--scene", scene)
+    return made(folder / "identified", "identify", *told, *limits)
 
 
 def recorded(task: Task, world: str, folder: Path) -> Path:

@@ -29,6 +29,7 @@ from robolearn.errors import ConfigError, DataError
 from robolearn.operations.cell.lab import cell_lab
 from robolearn.operations.cell.operator import CellOperator
 from robolearn.operations.scenes.handled_objects import found_objects, handled_episodes
+from robolearn.operations.scenes.known_of_cell import known_of, recorded_in
 from robolearn.operations.scenes.recorded_gripper import recorded_gripper
 from robolearn.shapes import FloatRows
 from sim.identification.arm_excitation import (
@@ -44,15 +45,13 @@ from sim.identification.arm_motion import ArmMotion, require_usable
 from sim.identification.gripper_motion import FoundGripper
 from sim.identification.object_model import FoundObject
 from sim.identification.write_arm_scene import write_identified_arm
-from sim.scene.config import Scene, SupervisorConfig
+from sim.scene.config import Scene
 from sim.scene.load import load_scene, packaged_scenes
 
 USUAL = ArmIdentifyConfig()
 # More than a minute of motion tells little that a minute does not.
 _MOST_S = 60.0
 _HELD_OUT_S = 12.0
-# How often a controller tells the force at its tool where the cell's file does not say it.
-_USUAL_HZ = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ def identify_cell(
     seed: int = 0,
     start_lab: bool = False,
     settings: ArmIdentifyConfig = USUAL,
-    supervisor: Path | None = None,
+    force_stop: bool = False,
     on_note: Callable[[str], None] | None = None,
     on_moved: Callable[[int, int], None] | None = None,
 ) -> ArmIdentifyResult:
@@ -89,8 +88,9 @@ def identify_cell(
     on, and identify it in ``scene`` ("": the packaged one that is commanded as the cell is).
 
     The motion is chosen on the scene's model, within the cell's limits, and made under its
-    supervisor. ``supervisor``: the cell's file whose force limit becomes the scene's, or None.
-    ``on_note``: told in a sentence what is done; ``on_moved``: (done, of) of control
+    supervisor. A scene that is commanded as the cell is, by the tool's pose, gets the cell's limits
+    of the tool; with ``force_stop`` episodes in it end where the cell stops the robot for its
+    force. ``on_note``: told in a sentence what is done; ``on_moved``: (done, of) of control
     ticks.
 
     Errors: :class:`ConfigError`, also when the operator does not agree; :class:`DataError` for a
@@ -102,7 +102,7 @@ def identify_cell(
     cell = load_cell(config)
     still = excitation_cell(cell)
     template = load_scene(scene or _scene_of(cell))
-    limit = force_limit(supervisor, template)
+    known = known_of(cell, template, force_stop=force_stop)
     model = ArmModel(template)
     if model.arm.name != cell.arm:
         raise ConfigError(
@@ -127,7 +127,7 @@ def identify_cell(
     tell("fitting")
     found = identify_arm(motions[:1], template, settings, motions[1:], tell)
     written = write_identified_arm(
-        found, template, settings, out, source=f"cell {cell.name}", supervisor=limit
+        found, template, settings, out, source=f"cell {cell.name}", of_cell=known
     )
     return ArmIdentifyResult(out, written, found, {})
 
@@ -139,14 +139,15 @@ def identify_episodes(
     *,
     episodes: int | None = None,
     settings: ArmIdentifyConfig = USUAL,
-    supervisor: Path | None = None,
+    cell: Path | None = None,
+    force_stop: bool = False,
     on_note: Callable[[str], None] | None = None,
 ) -> ArmIdentifyResult:
     """Identify the arm of ``scene`` from what a store recorded of set-points and joints, of the
     first ``episodes`` (None: all) up to a minute; a fifth of them is checked on. Mass and friction
     of objects are found from all of these episodes that recorded forces at the tool, delay and
-    speed of the gripper from all that recorded its width. ``supervisor``: the cell's file whose
-    force limit becomes the scene's, or None.
+    speed of the gripper from all that recorded its width. ``cell``, ``force_stop``: as in
+    :func:`recorded_in`.
 
     Episodes without joints or set-points, with holes or of another arm are left out and named.
     Errors: :class:`DataError` where nothing is left, or the arm hardly moves; :class:`ConfigError`,
@@ -155,7 +156,7 @@ def identify_episodes(
     if episodes is not None and episodes < 1:
         raise ConfigError(f"episodes must be at least 1, got {episodes}")
     template = load_scene(scene)
-    limit = force_limit(supervisor, template)
+    known, unknown = recorded_in(cell, template, force_stop=force_stop)
     model = ArmModel(template)
     opened = EpisodeStore.open(store)
     ids = opened.ids()[:episodes]
@@ -170,9 +171,9 @@ def identify_episodes(
     handled = handled_episodes(opened, ids, template)
     objects, notes = found_objects(handled, template)
     gripper, said = recorded_gripper(opened, ids, template)
-    found = dataclasses.replace(found, notes=(*left_out, *found.notes, *notes, *said))
+    found = dataclasses.replace(found, notes=(*left_out, *found.notes, *notes, *said, *unknown))
     source = f"store {store.name}"
-    written = write_identified_arm(found, template, settings, out, source, objects, gripper, limit)
+    written = write_identified_arm(found, template, settings, out, source, objects, gripper, known)
     return ArmIdentifyResult(out, written, found, cameras, objects, gripper)
 
 
@@ -182,12 +183,12 @@ def identify_capture(
     out: Path,
     *,
     settings: ArmIdentifyConfig = USUAL,
-    supervisor: Path | None = None,
+    cell: Path | None = None,
+    force_stop: bool = False,
     on_note: Callable[[str], None] | None = None,
 ) -> ArmIdentifyResult:
     """Identify the arm of ``scene`` from the motion that a capture keeps (``motion/``); a part of
-    it is checked on. ``supervisor``: the cell's file whose force limit becomes the scene's, or
-    None.
+    it is checked on. ``cell``, ``force_stop``: as in :func:`recorded_in`.
 
     Errors: :class:`ConfigError` for a folder without a motion, or of another arm;
     :class:`DataError` where it tells too little; :class:`SceneError`. Nothing is written then.
@@ -195,7 +196,7 @@ def identify_capture(
     tell: Callable[[str], None] = on_note or _silent
     capture = read_capture(folder)
     template = load_scene(scene)
-    limit = force_limit(supervisor, template)
+    known, unknown = recorded_in(cell, template, force_stop=force_stop)
     arm, wanted = capture.config.arm, ArmModel(template).arm.name
     if arm is not None and arm.model and arm.model != wanted:
         raise ConfigError(
@@ -213,22 +214,10 @@ def identify_capture(
     start_s = float(t_s[0])
     motion = ArmMotion(f"of {folder.name}", sent_t_s - start_s, sent, t_s - start_s, q)
     found = identify_arm([motion], template, settings, note=tell)
+    found = dataclasses.replace(found, notes=(*found.notes, *unknown))
     source = f"capture {folder.name}"
-    written = write_identified_arm(found, template, settings, out, source, supervisor=limit)
+    written = write_identified_arm(found, template, settings, out, source, of_cell=known)
     return ArmIdentifyResult(out, written, found, {})
-
-
-def force_limit(cell: Path | None, scene: Scene) -> SupervisorConfig | None:
-    """What the supervisor of a cell's file stops the arm for, as ``scene`` would say it, looked at
-    once per step of its physics at most; None of no cell.
-    """
-    if cell is None:
-        return None
-    loaded = load_cell(cell)
-    told = loaded.supervisor
-    physics_hz = 1.0 / scene.config.physics.timestep_s
-    rate_hz = min(physics_hz, float(loaded.driver.get("rate_hz", _USUAL_HZ)))
-    return SupervisorConfig(told.max_tool_force_n, told.overload_s, rate_hz)
 
 
 def _usable(

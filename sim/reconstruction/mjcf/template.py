@@ -29,8 +29,7 @@ from sim.scene.package import read_mjcf
 
 _EMPTY = f"""<mujoco model="reconstructed">
   <compiler autolimits="true"/>
-  <option timestep="0.002" integrator="implicitfast" cone="elliptic" impratio="10" iterations="20"
-    ls_iterations="20"/>
+  <option timestep="0.002" integrator="implicitfast" cone="elliptic" impratio="10"/>
   {VISUAL}
   <asset>
     {SKY}

@@ -90,8 +90,7 @@ def _scene_xml(name: str, arm: Arm) -> str:
      the table top. Contact bits: see sim/robots/mjcf.py. -->
 <mujoco model="{name}">
   <compiler autolimits="true"/>
-  <option timestep="{_STEP_S}" integrator="implicitfast" cone="elliptic" impratio="10"
-    iterations="20" ls_iterations="20"/>
+  <option timestep="{_STEP_S}" integrator="implicitfast" cone="elliptic" impratio="10"/>
   <statistic center="{x:.4g} 0 {0.3 * r:.4g}" extent="{1.2 * r:.4g}"/>
   {VISUAL}
   <asset>

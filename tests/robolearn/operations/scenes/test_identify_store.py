@@ -76,7 +76,10 @@ def test_a_store_becomes_a_scene(motions: list[ArmMotion], tmp_path: Path) -> No
             writer.append(_episode(streams))
     cell = find_config(Path("configs/hardware/lab_ur5e_pick_place.yaml"))
     result = identify_episodes(
-        *(tmp_path / "store", "pusht_ur5e", tmp_path / "cell"), settings=QUICK, supervisor=cell
+        *(tmp_path / "store", "pusht_ur5e", tmp_path / "cell"),
+        settings=QUICK,
+        cell=cell,
+        force_stop=True,
     )
     limit, told = result.scene.config.supervisor, load_cell(cell).supervisor
     assert limit is not None
