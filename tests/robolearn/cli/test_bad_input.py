@@ -94,6 +94,9 @@ def test_seeds_are_not_negative(capsys, arguments):
         (["--capture", "c", "--scene", "s", "--start-lab"], "--start-lab: with --robot alone"),
         (["--episodes", "e", "--scene", "s", "--yes"], "--yes: with --robot alone"),
         (["--capture", "c", "--scene", "s", "--template", "t"], "--template: with STORE alone"),
+        (["store", "--force-stop"], "--force-stop: of an arm"),
+        (["store", "--cell", "c"], "--cell: with --episodes STORE"),
+        (["--robot", "r", "--cell", "c"], "--cell: with --episodes STORE"),
     ],
 )
 def test_identify_refuses_options_that_it_has_no_use_for(capsys, tmp_path, arguments, text):

@@ -11,11 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hardware.cell.load import load_cell
+from robolearn.config import find_config
 from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
 from robolearn.data.store.store import EpisodeStore
 from robolearn.operations.scenes.identify_arm import ArmIdentifyResult, identify_episodes
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
-from robolearn.types import Condition, Outcome, SampleBlock, SentBlock
+from robolearn.types import Command, Condition, Outcome, SampleBlock, SentBlock
+from sim.env.scene_env import SceneEnv
 from sim.identification.arm_excitation import multisine
 from sim.identification.arm_fit import FitConfig
 from sim.identification.arm_identify import ArmIdentifyConfig
@@ -28,6 +31,7 @@ from tests.sim.identification.test_gripper import recorded
 from tests.sim.identification.test_objects import lift, push
 
 SCENE = "pick_place_ur5e"
+CELL = find_config(Path("configs/hardware/lab_ur5e_pick_place.yaml"))
 JOINTS, TOLD, WIDTH = "arm/joint_position", "arm/joint_setpoint", "gripper/width"
 CAMERA, BLIND = "top/image", "side/image"
 QUICK = ArmIdentifyConfig(
@@ -160,9 +164,31 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def result(store: Path, tmp_path_factory: pytest.TempPathFactory) -> ArmIdentifyResult:
-    return identify_episodes(
-        store, SCENE, tmp_path_factory.mktemp("handled") / "cell", settings=QUICK
-    )
+    out = tmp_path_factory.mktemp("handled") / "cell"
+    return identify_episodes(store, SCENE, out, settings=QUICK, cell=CELL)
+
+
+def test_the_tool_of_the_scene_has_the_limits_of_its_cell(result: ArmIdentifyResult) -> None:
+    """A target that jumps: the tool goes there no faster than in the cell."""
+    space = load_cell(CELL).tool
+    assert space is not None
+    limits = space.limits
+    assert result.scene.config.control["arms"][0]["limits"]["max_speed"] == limits.max_speed
+    assert not any("--cell" in n for n in result.found.notes)
+    fastest = []
+    for scene in (result.scene, load_scene(SCENE)):
+        env = SceneEnv(scene)
+        env.reset(env.sample_condition(0), np.random.default_rng(0))
+        way = []
+        for k in range(24):
+            far = np.array([0.2 if k % 8 < 4 else -0.2, 0.0, 0.3, 0.0])
+            action = {"tool/xyz_yaw": far, "gripper/width": np.array([0.08])}
+            env.apply(Command(k, action, env.now_ns(), "test"))
+            env.advance()
+            way.append(env.observe().samples["tool/pose"].value[:3])
+        env.close()
+        fastest.append(20.0 * np.linalg.norm(np.diff(way, axis=0), axis=1).max())
+    assert fastest[0] < 1.02 * limits.max_speed < fastest[1]
 
 
 def test_an_object_that_was_lifted_and_pushed_is_weighed_and_slides(
