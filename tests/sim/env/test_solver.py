@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robolearn.types import Command
 from sim.env.scene_env import SceneEnv
 from sim.experts.registry import build_expert
 from sim.scene.load import load_scene, packaged_scenes
@@ -26,9 +25,9 @@ def episode(name: str, times: int) -> np.ndarray:
     env.reset(env.sample_condition(3), np.random.default_rng(0))
     agent.reset(3)
     states = []
-    for k in range(TICKS):
-        action = agent.act(env.observe())
-        env.apply(Command(k, action, env.now_ns(), "test"))
+    for _ in range(TICKS):
+        command = agent.decide(env.observe(), None)
+        env.apply(command)
         env.advance()
         states.append(env.data.qpos.copy())
     env.close()
