@@ -5,15 +5,18 @@ names against what was tried.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from eval.blinded.key import SealedKey, open_key
 from eval.blinded.plan import BLIND, FILE_NAME, read_locked
 from eval.blinded.queue import standing
+from eval.plain import read_mapping
+from eval.trials.closing import read_closing
 from eval.trials.table import SCORED, has_trials, read_trials
 from robolearn.config import parse_yaml
-from robolearn.errors import DataError
+from robolearn.errors import ConfigError, DataError, StoreCorruptError
 from robolearn.types import TrialRecord
 
 UNBLINDED = "unblinded.json"
@@ -55,10 +58,54 @@ def require_as_tried(folder: Path, trials: Sequence[TrialRecord]) -> None:
     locked = read_locked(folder)
     rows = read_trials(folder / BLIND) if blinded else ()
     standing(locked, rows)
+    require_as_closed(folder, read_closing(folder / BLIND, rows))
     tried = named(rows, open_key(folder, locked.plan.key))
     if tuple(trials) != tried:
         raise DataError(
             f"'{folder}' has {len(trials)} unblinded trials that are not those that were tried"
             f" ({len(tried)} in '{BLIND}'): the table was edited or exchanged; move trials.sqlite"
             " away and unblind again"
+        )
+
+
+def require_still_blinded(folder: Path, rows: Sequence[TrialRecord], doing: str) -> None:
+    """:class:`ConfigError` where the names of blinded trials were told: by what closed the table of
+    ``rows``, which stays whatever is deleted beside it, and by what unblinding wrote.
+
+    ``doing``: what whoever knows the names cannot do any more, in words.
+    """
+    closed = read_closing(folder / BLIND, rows)
+    if closed is not None or (folder / UNBLINDED).is_file():
+        at = f" at {closed['at']}" if closed else ""
+        raise ConfigError(f"the trials in '{folder}' were unblinded{at}: whoever knows the"
+                          f" policies' names cannot {doing}")  # fmt: skip
+    if has_trials(folder):
+        raise ConfigError(
+            f"'{folder}' has a table of trials with the policies' names (trials.sqlite), but its"
+            " trials are blinded: whoever knows the names cannot"
+            f" {doing}; if it is of something else, move it away"
+        )
+
+
+def require_as_closed(folder: Path, closed: Mapping[str, Any] | None) -> None:
+    """Hold ``unblinded.json`` against what was said when the blinded table was ``closed`` (None:
+    by a release that did not close it).
+
+    :class:`StoreCorruptError` where it says something else, :class:`DataError` where it is gone.
+    """
+    if closed is None:
+        return
+    if not (folder / UNBLINDED).is_file():
+        raise DataError(
+            f"the trials in '{folder}' were unblinded at {closed['at']}, but '{UNBLINDED}' is"
+            " gone: 'robolearn trial report --unblind' writes it again"
+        )
+    said = read_mapping(folder / UNBLINDED)
+    wrong = [name for name in closed if said.get(name) != closed[name]]
+    if wrong:
+        words = "; ".join(f"{n}: {said.get(n)!r}, was {closed[n]!r}" for n in wrong)
+        raise StoreCorruptError(
+            f"'{folder / UNBLINDED}' is not as it was written when the trials were unblinded"
+            f" ({words}): it was edited; delete it, and 'robolearn trial report --unblind' writes"
+            " it again"
         )

@@ -20,8 +20,10 @@ import sqlite3
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from eval.trials import old_tables
+from eval.trials.closing import require_open, write_closing
 from eval.trials.refusals import leave_note, take_notes
 from eval.trials.rows import (
     COLUMNS,
@@ -155,9 +157,10 @@ class TrialStore:
         """Add trials in one transaction: all or none.
 
         Raises :class:`DataError` for a trial that is already there or whose numbers are not
-        possible; nothing is added then.
+        possible, :class:`ConfigError` for a table that was closed; nothing is added then.
         """
         with _transaction(self._db, self.path):
+            require_open(self._db, self.path)
             _insert(self._db, records)
 
     def begin(self, record: TrialRecord) -> int:
@@ -165,6 +168,7 @@ class TrialStore:
         if record.status != "started":
             raise DataError(f"a trial that begins has the status 'started', got '{record.status}'")
         with _transaction(self._db, self.path):
+            require_open(self._db, self.path)
             return _insert(self._db, [record])
 
     def end(self, row: int, record: TrialRecord) -> None:
@@ -183,8 +187,17 @@ class TrialStore:
         if not why.strip():
             raise DataError("a trial is voided for a reason; say which")
         with _transaction(self._db, self.path):
+            require_open(self._db, self.path)
             record = dataclasses.replace(self._at(row), status="voided", note=why)
             _update(self._db, row, record, ("status", "note"))
+
+    def finish(self, said: Mapping[str, Any]) -> None:
+        """Close the table for good: no trial is added or voided any more (:class:`ConfigError`).
+        ``said``: JSON values that say why; :func:`eval.trials.closing.read_closing` tells them.
+        """
+        with _transaction(self._db, self.path):
+            require_open(self._db, self.path)
+            write_closing(self._db, said, self.all())
 
     def set_videos(self, names: Mapping[TrialKey, str]) -> None:
         """Note the clip of simulated trials that are there (it is made afterwards)."""

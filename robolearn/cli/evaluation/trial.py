@@ -136,7 +136,7 @@ def main(argv: list[str]) -> int:
 
 
 def _run(args: RunArgs) -> int:
-    output_folder(args.out, "--out", "")
+    output_folder(args.out, "--out", "blinded trials")
     if not args.yes:
         from robolearn.cli.shared.consent import require_terminal
 

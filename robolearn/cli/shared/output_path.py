@@ -18,6 +18,8 @@ MARKS = {
     "demo.json": "a demo",
     "sweep.jsonl": "a sweep",
     "success.json": "a success classifier",
+    # Whatever stood there by names would pass for their result.
+    "key.sealed": "blinded trials",
 }
 
 

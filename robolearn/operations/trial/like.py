@@ -17,6 +17,7 @@ import numpy as np
 
 from eval.blinded.plan import FILE_NAME as PLAN_FILE
 from eval.blinded.plan import TrialPlan, read_locked, require_unblinded
+from eval.blinded.unblinded import require_as_tried
 from eval.plain import write_text
 from eval.summary import own_trials
 from eval.trials import rollouts
@@ -152,12 +153,14 @@ def evaluate_like(
 
 def real_trials(like: Path, world: str = "") -> list[TrialRecord]:
     """The trials that count of a folder: of cells, or of the ``world`` that stands for reality.
-    :class:`DataError` where there are none.
+    :class:`DataError` where there are none, and for unblinded ones that are not those that were
+    tried.
     """
     if not has_trials(like):
         require_unblinded(like, ())
     found = read_trials(like)
     require_unblinded(like, found)
+    require_as_tried(like, found)
     records, _ = own_trials(found)
     kept = [r for r in records if (r.env == world if world else r.kind != "sim")]
     if not kept:

@@ -23,13 +23,22 @@ from eval.blinded.key import (
     seal,
     shuffled,
 )
-from eval.blinded.plan import FILE_NAME, LockedPlan, PlannedCell, TrialPlan, lock_plan, read_locked
+from eval.blinded.plan import (
+    BLIND,
+    FILE_NAME,
+    LockedPlan,
+    PlannedCell,
+    TrialPlan,
+    lock_plan,
+    read_locked,
+)
 from eval.blinded.schedule import aliases, schedule
-from eval.blinded.unblinded import UNBLINDED
+from eval.blinded.unblinded import require_still_blinded
 from eval.plain import read_mapping, write_mapping, write_text
 from eval.preregistration import Preregistration, plan_text
 from eval.trials.rollouts import utc_now
 from eval.trials.suites import Suite
+from eval.trials.table import has_trials, read_trials
 from hardware.cell.config import CellConfig
 from hardware.cell.load import load_cell
 from robolearn.config import config_hash, differences, find_config, to_dict
@@ -176,11 +185,9 @@ def _plan(options: TrialOptions, design: DesignOptions, robot: Path, where: Path
 def _opened(options: TrialOptions, *, began: bool) -> OpenedTrials:
     folder = options.out
     locked = read_locked(folder)
-    if (folder / UNBLINDED).is_file():
-        raise ConfigError(
-            f"the trials in '{folder}' were unblinded: whoever knows the policies' names cannot go"
-            " on blinded; plan further trials in another folder"
-        )
+    blind = folder / BLIND
+    rows = read_trials(blind) if has_trials(blind) else ()
+    require_still_blinded(folder, rows, "go on blinded; plan further trials in another folder")
     key = open_key(folder, locked.plan.key)
     suite = _suite(folder, locked.plan, options.design.suite)
     cell, robot = _cell(folder, locked.plan, options.robot)

@@ -13,10 +13,17 @@ from eval.blinded.interim import interim
 from eval.blinded.key import SealedKey, open_key
 from eval.blinded.plan import BLIND, LockedPlan, read_locked
 from eval.blinded.queue import Standing, standing, void_note, voided_at
-from eval.blinded.unblinded import UNBLINDED, named, registered_hash
+from eval.blinded.unblinded import (
+    UNBLINDED,
+    named,
+    registered_hash,
+    require_as_closed,
+    require_still_blinded,
+)
 from eval.blinded.votes import TIE, Vote, current, read_votes
 from eval.plain import read_mapping, write_mapping, write_text
 from eval.preregistration import FOLDER as PLANS
+from eval.trials.closing import read_closing
 from eval.trials.export import to_csv
 from eval.trials.rollouts import utc_now
 from eval.trials.table import TrialStore, has_trials, read_trials
@@ -107,12 +114,10 @@ def void_trial(folder: Path, slot: int, reason: str) -> int:
     """
     if not reason.strip():
         raise ConfigError("reason: a trial is voided for a reason; say which")
+    read_locked(folder)
     with trials_lock(folder):
-        if (folder / UNBLINDED).is_file():
-            raise ConfigError(
-                "the trials were unblinded: whoever knows the names cannot take one out any more"
-            )
         found = _read(folder)
+        require_still_blinded(folder, found.rows, "take one out any more")
         plan = found.locked.plan
         if slot not in plan.by_number:
             raise ConfigError(f"slot: the plan has the slots 1 to {len(plan.slots)}, got {slot}")
@@ -140,23 +145,23 @@ def unblind(folder: Path, *, reason: str = "") -> Unblinded:
     ``compare`` knows it, votes. ``reason``: why before they are complete; it is kept, and nothing
     can be tried under the plan any more. Safe to call again.
     """
+    read_locked(folder)
     with trials_lock(folder):
         found = _read(folder)
         key = open_key(folder, found.locked.plan.key)
-        if not found.report.complete and not reason.strip() and not (folder / UNBLINDED).is_file():
-            raise ConfigError(
-                f"{found.report.left}; go on with them, or give the reason why the names must be"
-                " known now (no trial can follow then)"
-            )
-        names = {p.alias: p.name for p in key.policies}
-        if (folder / UNBLINDED).is_file():
-            _require_votes(folder, found.votes)
-        else:
-            write_mapping(folder / UNBLINDED, _document(found, key, reason.strip()))
         trials = named(found.rows, key)
+        # Before anything is told: what is refused leaves the trials blinded.
+        _require_own_table(folder, trials)
+        closed = read_closing(folder / BLIND, found.rows) or _close(folder, found, reason.strip())
+        _require_votes(folder, found.votes, closed.get("votes"))
+        if (folder / UNBLINDED).is_file():
+            require_as_closed(folder, closed)
+        else:
+            write_mapping(folder / UNBLINDED, {**closed, "policies": _policies(found, key)})
         _write_table(folder, trials)
         write_text(folder / PLANS / f"{registered_hash(key)}.yaml", key.registered)
         write_text(folder / "trials.csv", to_csv(trials))
+        names = {p.alias: p.name for p in key.policies}
     return Unblinded(folder, names, trials, _votes(found, key), found.report.complete)
 
 
@@ -204,37 +209,60 @@ def _voided(rows: Sequence[TrialRecord], now: Standing) -> Mapping[str, int]:
     )
 
 
-def _document(found: _Read, key: SealedKey, reason: str) -> dict[str, Any]:
-    """What ``unblinded.json`` says: when, why, the names, and how often each was tried in vain."""
+def _close(folder: Path, found: _Read, reason: str) -> Mapping[str, Any]:
+    """Close the blinded table, so that no trial can follow, whatever is deleted beside it; returns
+    what it and ``unblinded.json`` say of that: when, why, and which votes counted.
+    """
+    if (folder / UNBLINDED).is_file():
+        # By a release that did not close the table.
+        before = read_mapping(folder / UNBLINDED)
+        said = {k: before[k] for k in ("at", "plan", "complete", "reason", "votes") if k in before}
+    elif not found.report.complete and not reason:
+        raise ConfigError(
+            f"{found.report.left}; go on with them, or give the reason why the names must be known"
+            " now (no trial can follow then)"
+        )
+    else:
+        said = {
+            "at": utc_now(),
+            "plan": found.locked.hash,
+            "complete": found.report.complete,
+            "reason": reason,
+            "votes": _kept_votes(found.votes),
+        }
+    with TrialStore(folder / BLIND) as table:
+        table.finish(said)
+    return said
+
+
+def _policies(found: _Read, key: SealedKey) -> dict[str, Any]:
+    """The names by alias, and how often each was tried in vain."""
     kept = set(found.now.done.values())
     attempts = Counter(r.alias for n, r in enumerate(found.rows, 1) if n not in kept)
     return {
-        "at": utc_now(),
-        "plan": found.locked.hash,
-        "complete": found.report.complete,
-        "reason": reason,
-        "votes": _kept_votes(found.votes),
-        "policies": {
-            p.alias: {
-                "policy": p.name,
-                "policy_hash": p.hash,
-                "source": p.source,
-                "did_not_count": attempts[p.alias],
-            }
-            for p in key.policies
-        },
+        p.alias: {
+            "policy": p.name,
+            "policy_hash": p.hash,
+            "source": p.source,
+            "did_not_count": attempts[p.alias],
+        }
+        for p in key.policies
     }
+
+
+def _require_own_table(folder: Path, trials: tuple[TrialRecord, ...]) -> None:
+    """:class:`DataError` where ``folder`` has a table by names that is not of these trials."""
+    there = read_trials(folder) if has_trials(folder) else ()
+    if there and there != trials:
+        raise DataError(
+            f"'{folder}' has an unblinded table that is not that of the blinded trials; move"
+            " trials.sqlite away and unblind again"
+        )
 
 
 def _write_table(folder: Path, trials: tuple[TrialRecord, ...]) -> None:
     with TrialStore(folder) as table:
-        there = table.all()
-        if there and there != trials:
-            raise DataError(
-                f"'{folder}' has an unblinded table that is not that of the blinded trials; move"
-                " trials.sqlite away and unblind again"
-            )
-        if not there:
+        if not table.all():
             table.add(trials)
 
 
@@ -243,7 +271,9 @@ def unblinded_votes(folder: Path) -> tuple[Vote, ...]:
     if not (folder / UNBLINDED).is_file():
         raise DataError(f"the trials in '{folder}' are blinded; unblind them when all are done")
     found = _read(folder)
-    _require_votes(folder, found.votes)
+    closed = read_closing(folder / BLIND, found.rows)
+    _require_votes(folder, found.votes, (closed or read_mapping(folder / UNBLINDED)).get("votes"))
+    require_as_closed(folder, closed)
     return _votes(found, open_key(folder, found.locked.plan.key))
 
 
@@ -254,9 +284,11 @@ def _kept_votes(votes: Sequence[Vote]) -> dict[str, Any]:
     return {"count": len(votes), "digest": config_hash(*votes)}
 
 
-def _require_votes(folder: Path, votes: Sequence[Vote]) -> None:
-    """:class:`StoreCorruptError` where votes are not what they were when they were unblinded."""
-    said, now = read_mapping(folder / UNBLINDED).get("votes"), _kept_votes(votes)
+def _require_votes(folder: Path, votes: Sequence[Vote], said: Any) -> None:
+    """:class:`StoreCorruptError` where votes are not what was ``said`` of them (as
+    :func:`_kept_votes`) when they were unblinded.
+    """
+    now = _kept_votes(votes)
     # Earlier releases did not keep it.
     if said is not None and said != now:
         raise StoreCorruptError(
