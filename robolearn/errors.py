@@ -120,6 +120,10 @@ class InferenceError(RobolearnError, RuntimeError):
     """A policy could not be run (worker died, output not finite, wrong shape)."""
 
 
+class RemoteError(InferenceError):
+    """A policy's server failed, or what it sent cannot be used; the message quotes it."""
+
+
 class MissingDependencyError(RobolearnError, ImportError):
     """An optional package or system library is absent; the message names what installs it."""
 

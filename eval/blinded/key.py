@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,16 +54,29 @@ class SealedKey:
         """What stands for the policy's hash while it is blinded."""
         return _digest(self.nonce + self.of(alias).hash)[:16]
 
-    def redact(self, text: str) -> str:
-        """``text`` without the names and aliases of policies; the words for all are the same."""
-        words = {
-            word
-            for p in self.policies
-            for word in (p.source, str(Path(p.source).resolve()), p.name, p.hash, p.alias)
-        } | {Path(p.source).name for p in self.policies}
+    def redact(self, text: str, sources: Sequence[str] = ()) -> str:
+        """``text`` without the names and aliases of policies; the words for all are the same.
+        ``sources``: where the policies are now, if they were moved.
+        """
+        words = {word for p in self.policies for word in (p.name, p.hash, p.alias)}
+        words |= _words_of([p.source for p in self.policies]) | _words_of(sources)
         for word in sorted(filter(None, words), key=len, reverse=True):
             text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "(policy)", text)
         return text
+
+
+def _words_of(sources: Sequence[str]) -> set[str]:
+    """What tells these places apart: they themselves, their own names and, of folders, the names
+    of those above them that not all of them share.
+    """
+    words = {word for s in sources for word in (s, str(Path(s).resolve()), Path(s).name)}
+    # Of a server's address a path has lost one of the slashes.
+    folders = [Path(s).resolve() for s in sources if not s.startswith(("ws:/", "wss:/"))]
+    if len(folders) == 1:
+        return words | {folders[0].parent.name}
+    above = [set(folder.parent.parts) for folder in folders]
+    shared = set[str].intersection(*above) if above else set[str]()
+    return words.union(*(parts - shared for parts in above))
 
 
 def shuffled(names: tuple[str, ...], hashes: tuple[str, ...], nonce: str) -> Mapping[str, str]:

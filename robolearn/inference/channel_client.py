@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from websockets.exceptions import InvalidURI, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from robolearn.errors import ConfigError, DataError, InferenceError
+from robolearn.errors import ConfigError, DataError, InferenceError, RemoteError
 from robolearn.inference.codec import Message, decode
 from robolearn.inference.protocol import MAX_BYTES
 
@@ -28,7 +28,7 @@ class Channel:
             self.hello = self._receive()
         except InferenceError as error:
             self.close()
-            raise InferenceError(f"{url} is no {what}: {error}") from error
+            raise RemoteError(f"{url} is no {what}: {error}") from error
 
     def ask(self, data: bytes) -> Message:
         """What the server answers."""
@@ -54,10 +54,11 @@ class Channel:
         try:
             return decode(data.encode() if isinstance(data, str) else data)
         except DataError as error:
-            raise InferenceError(f"{self._what}: {error}") from error
+            raise RemoteError(f"{self._what}: {error}") from error
 
-    def _lost(self, error: Exception) -> InferenceError:
-        return InferenceError(f"the connection to the {self._what} {self._url} broke: {error}")
+    def _lost(self, error: Exception) -> RemoteError:
+        # The reason for which it was closed is the server's own text.
+        return RemoteError(f"the connection to the {self._what} {self._url} broke: {error}")
 
 
 def _connected(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from robolearn.contracts import PolicySpec
 from robolearn.data.names import plain_name, steering
-from robolearn.errors import DataError, InferenceError
+from robolearn.errors import DataError, InferenceError, RemoteError
 from robolearn.inference.channel_client import Channel
 from robolearn.inference.checked import check_output
 from robolearn.inference.codec import encode_request, output_from
@@ -37,7 +37,8 @@ class RemoteInference:
 
     One request is in flight at a time; of those waiting only the newest of each env is kept. A
     connection that breaks, a refusal, an answer that does not fit, or none within ``timeout_s``
-    raises :class:`InferenceError` at the next :meth:`submit` or :meth:`poll`, and stays.
+    raises :class:`InferenceError` (:class:`RemoteError` where it quotes the server) at the next
+    :meth:`submit` or :meth:`poll`, and stays.
     ``latency_ns`` of an answer is the whole round trip.
     """
 
@@ -50,7 +51,7 @@ class RemoteInference:
             self.name, self.policy_hash = _told(hello.meta)
         except (KeyError, TypeError, ValueError, InferenceError) as error:
             self._channel.close()
-            raise InferenceError(f"{url} is no policy server: {error}") from error
+            raise RemoteError(f"{url} is no policy server: {error}") from error
         self._wake = threading.Condition()
         self._waiting: dict[int, PolicyInput] = {}
         self._done: dict[int, PolicyOutput] = {}
@@ -90,7 +91,7 @@ class RemoteInference:
 
     def _require_alive(self) -> None:
         if self._error is not None:
-            raise InferenceError(str(self._error)) from self._error
+            raise type(self._error)(str(self._error)) from self._error
         if self._closed:
             raise InferenceError("the connection to the policy server was closed")
 
@@ -116,12 +117,12 @@ class RemoteInference:
         start_ns = time.perf_counter_ns()
         message = self._channel.ask(encode_request(request, {"number": number}))
         if message.meta.get("kind") == "error":
-            raise InferenceError(f"policy server: {message.meta.get('text')}")
+            raise RemoteError(f"policy server: {message.meta.get('text')}")
         if message.meta.get("number") != number:
             raise InferenceError("policy server: answered another request than the one in flight")
         try:
             output = output_from(message)
         except (DataError, TypeError, ValueError) as error:
-            raise InferenceError(f"policy server: {error}") from error
+            raise RemoteError(f"policy server: {error}") from error
         check_output(self.spec, request, output)
         return dataclasses.replace(output, latency_ns=time.perf_counter_ns() - start_ns)

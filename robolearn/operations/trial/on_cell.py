@@ -38,6 +38,7 @@ from robolearn.operations.deploy.trials import blank_trial
 from robolearn.operations.pictures.draw import Drawn
 from robolearn.operations.pictures.overlay import StartOverlay
 from robolearn.operations.suites import aside
+from robolearn.operations.trial.episodes import STORE
 from robolearn.operations.trial.operator import TrialOperator
 from robolearn.operations.trial.options import TrialOptions
 from robolearn.operations.trial.planned import OpenedTrials, cell_hash, open_trials, trials_lock
@@ -54,7 +55,6 @@ from robolearn.shapes import Picture
 from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.types import Condition, TrialRecord
 
-STORE = "store"
 # So long a picture is waited for that a person should see.
 _PICTURE_S = 2.0
 
@@ -124,7 +124,9 @@ def blinded_log(trials: OpenedTrials) -> Generator[None]:
     """What is logged meanwhile names no policy."""
 
     def redact(record: logging.LogRecord) -> bool:
-        record.msg, record.args = trials.key.redact(record.getMessage()), ()
+        record.msg, record.args = trials.redact(record.getMessage()), ()
+        # A traceback may name runs, and quote a server.
+        record.exc_info, record.exc_text, record.stack_info = None, None, None
         return True
 
     # Without any handler Python writes warnings by its last resort.

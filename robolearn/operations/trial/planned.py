@@ -75,6 +75,10 @@ class OpenedTrials:
         """Seed of the lab that is started for a session; None: none is."""
         return self.locked.plan.cells[self.cell.name].lab_seed
 
+    def redact(self, text: str) -> str:
+        """``text`` without names and aliases of policies, and without where they are or were."""
+        return self.key.redact(text, tuple(self.sources.values()))
+
 
 @contextmanager
 def trials_lock(folder: Path) -> Generator[None]:

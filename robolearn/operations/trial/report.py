@@ -29,6 +29,7 @@ from eval.trials.rollouts import utc_now
 from eval.trials.table import TrialStore, has_trials, read_trials
 from robolearn.config import config_hash
 from robolearn.errors import ConfigError, DataError, StoreCorruptError
+from robolearn.operations.trial.episodes import require_episodes
 from robolearn.operations.trial.planned import trials_lock
 from robolearn.operations.trial.session import done_pairs
 from robolearn.types import TrialRecord
@@ -230,6 +231,8 @@ def _close(folder: Path, found: _Read, reason: str) -> Mapping[str, Any]:
             "reason": reason,
             "votes": _kept_votes(found.votes),
         }
+    # A row names what it came to by its episode, which another store has, too.
+    require_episodes(folder, found.rows)
     with TrialStore(folder / BLIND) as table:
         table.finish(said)
     return said

@@ -31,23 +31,28 @@ from robolearn.errors import (
     DataError,
     InferenceError,
     LinkStopError,
+    RemoteError,
     RobolearnError,
     SafetyStopError,
     StartError,
     StoreCorruptError,
 )
 from robolearn.operations.deploy.trials import TrialWriter
+from robolearn.operations.trial.episodes import KEY, TrialOf, episode_of
 from robolearn.operations.trial.operator import TrialOperator
 from robolearn.operations.trial.planned import OpenedTrials
 from robolearn.runtime import EpisodeResult
 from robolearn.types import SAFETY_STOP, Condition, TrialRecord
 
-# Where an episode says which trial it is of.
-KEY = "trial"
 # How often a start that is too far off may be placed again.
 _PLACINGS = 3
 # What the policy itself may have done, so that a trial that it cut short counts.
 _ITS_DOING = (SafetyStopError, InferenceError, DataError)
+# All that is said of a server that failed.
+_SERVER_FAILED = (
+    "the server of a policy failed; its own words are not shown while the trials are blinded, look"
+    " at what it prints"
+)
 
 
 @runtime_checkable
@@ -235,13 +240,27 @@ def uncompared(folder: Path, plan: TrialPlan, now: Standing) -> dict[str, int]:
 
 
 def require_rows(store: EpisodeStore, rows: Sequence[TrialRecord]) -> None:
-    """:class:`StoreCorruptError` where the newest episode is of a trial that the table lacks."""
+    """:class:`StoreCorruptError` where store and table are not of the same trials: the newest
+    episode is of none of ``rows``, or the store lacks the episode of the last one that names one.
+    """
     ids = store.ids()
-    said = store.meta(ids[-1]).provenance.get(KEY) if ids else None
-    if isinstance(said, Mapping) and said["row"] > len(rows):
+    said = episode_of(store, ids[-1]) if ids else None
+    if said is not None and said.row > len(rows):
         raise StoreCorruptError(
-            f"the newest episode is of trial {said['row']}, the table has {len(rows)}: it is an"
+            f"the newest episode is of trial {said.row}, the table has {len(rows)}: it is an"
             " older copy; restore the newest one"
+        )
+    row = None if said is None else rows[said.row - 1]
+    if ids and (said is None or row is None or said != TrialOf(row.plan, row.slot, said.row)):
+        raise StoreCorruptError(
+            f"the newest episode, {ids[-1]}, is not of these trials: the store is that of another"
+            " plan, or something else was recorded into it; restore its own one"
+        )
+    last = next((r.episode for r in reversed(rows) if r.episode), "")
+    if last and last not in ids:
+        raise StoreCorruptError(
+            f"the last trial with an episode names {last}, which is not in the store: it is an"
+            " older copy, or that of another plan; restore the newest one"
         )
 
 
@@ -260,8 +279,8 @@ class Successor:
         ids, episode = self.store.ids(), ""
         if ids:
             meta = self.store.meta(ids[-1])
-            key = {"plan": self.trials.locked.hash, "slot": record.slot, "row": row}
-            if meta.provenance.get(KEY) == key:
+            wanted = TrialOf(self.trials.locked.hash, record.slot, row)
+            if episode_of(self.store, ids[-1]) == wanted:
                 if meta.outcome.reason != SAFETY_STOP:
                     return self._from_episode(ids[-1], meta, record)
                 episode = ids[-1]
@@ -328,8 +347,10 @@ def _rated_result(result: EpisodeResult, rating: float) -> EpisodeResult:
 
 
 def redacted(trials: OpenedTrials, error: BaseException) -> BaseException:
-    """The error without names and aliases of policies."""
-    text = trials.key.redact(str(error))
+    """The error without names and aliases of policies, and without a server's own words: what
+    these give away nobody here knows.
+    """
+    text = _SERVER_FAILED if isinstance(error, RemoteError) else trials.redact(str(error))
     if text == str(error) or not isinstance(error, Exception):
         return error
     if isinstance(error, RobolearnError):

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from eval.blinded.plan import read_locked
-from robolearn.errors import ConfigError, StoreLockedError
+from robolearn.errors import ConfigError, InferenceError, StoreLockedError
 from robolearn.inference.server import PolicyServer, ServeConfig
 from robolearn.operations.deploy.operator import Unattended
 from robolearn.operations.trial import on_cell
 from robolearn.operations.trial.on_cell import blinded_log, run_trials
 from robolearn.operations.trial.options import DesignOptions, TrialOptions
 from robolearn.operations.trial.planned import open_trials, trials_lock
+from robolearn.operations.trial.session import redacted
 from tests.mocks import WalkPolicy
 from tests.robolearn.operations.trial.files import RUNS, write_files
 
@@ -120,6 +121,33 @@ def test_what_is_logged_names_no_policy(planned, caplog):
     with blinded_log(trials):
         logging.getLogger("worker").warning("'%s' is gone", trials.key.policies[0].source)
     assert "'(policy)' is gone" in caplog.text
+    assert not any(run in caplog.text for run in RUNS)
+
+
+def test_runs_that_were_moved_are_not_named_by_where_they_are_now(tmp_path):
+    """The key only knows what they were called when they were planned."""
+    write_files(tmp_path, 30)
+    open_trials(options(tmp_path, full=True))
+    now = [tmp_path / "elsewhere" / name / "final" for name in ("bc_baseline", "diffusion_best")]
+    for run, place in zip(RUNS, now, strict=True):
+        place.parent.mkdir(parents=True)
+        (tmp_path / run).rename(place)
+    trials = open_trials(options(tmp_path, policies=tuple(map(str, now))))
+    for run, place in zip(RUNS, now, strict=True):
+        for name in (place, place.relative_to(tmp_path), place.parent.name, tmp_path / run, run):
+            shown = str(redacted(trials, InferenceError(f"the worker of '{name}' is gone")))
+            assert not any(word in shown for word in (*RUNS, "baseline", "diffusion", "final"))
+            assert "the worker of '" in shown
+
+
+def test_what_is_logged_with_its_traceback_names_no_policy(planned, caplog):
+    trials = open_trials(options(planned))
+    with blinded_log(trials):
+        try:
+            raise ValueError(trials.key.policies[0].source)
+        except ValueError:
+            logging.getLogger("worker").exception("no room")
+    assert "no room" in caplog.text
     assert not any(run in caplog.text for run in RUNS)
 
 

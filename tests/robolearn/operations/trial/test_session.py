@@ -16,6 +16,7 @@ from robolearn.errors import (
     DataError,
     InferenceError,
     LinkStopError,
+    RemoteError,
     SafetyStopError,
     StoreCorruptError,
     StoreError,
@@ -321,3 +322,48 @@ def test_nobody_compares_blinded_trials_nor_an_older_table(tmp_path):
     require_rows(store, rows)
     with pytest.raises(StoreCorruptError, match="older copy"):
         require_rows(store, rows[:0])
+
+
+def test_a_store_of_another_plan_is_refused(tmp_path):
+    """Rows named its episodes, and two of them the same one."""
+    mine, other = plan_toy(tmp_path / "mine"), plan_toy(tmp_path / "other", seed=4)
+    assert live(mine, Person(), Life(), at_most=4)
+    assert live(other, Person(), Life(), at_most=3)
+    store, rows = tmp_path / "mine" / "store", read_trials(tmp_path / "mine" / "blind")
+    shutil.move(store, tmp_path / "own")
+    shutil.copytree(tmp_path / "other" / "store", store)
+    with pytest.raises(StoreCorruptError, match="is not of these trials"):
+        require_rows(EpisodeStore.open(store), rows)
+    # Whoever went on all the same learns it before the names.
+    assert live(mine, Person(), Life())
+    with pytest.raises(StoreCorruptError, match=r"trial 1 names the episode .* of another trial"):
+        unblind(mine.folder)
+    assert not (mine.folder / "unblinded.json").is_file()
+    shutil.rmtree(store)
+    with pytest.raises(StoreCorruptError, match="is gone; put it back"):
+        unblind(mine.folder)
+
+
+def test_an_older_store_is_refused(tmp_path):
+    trials = plan_toy(tmp_path / "mine")
+    for at_most, copy in ((0, "empty"), (2, "older"), (2, "newest")):
+        assert live(trials, Person(), Life(), at_most)
+        shutil.copytree(trials.folder / "store", tmp_path / copy)
+    rows = read_trials(trials.folder / "blind")
+    require_rows(EpisodeStore.open(tmp_path / "newest"), rows)
+    for copy in ("older", "empty"):
+        with pytest.raises(StoreCorruptError, match="not in the store: it is an older copy"):
+            require_rows(EpisodeStore.open(tmp_path / copy), rows)
+    shutil.rmtree(trials.folder / "store")
+    shutil.copytree(tmp_path / "older", trials.folder / "store")
+    with pytest.raises(StoreCorruptError, match=r"trial 3 names the episode .* not in"):
+        unblind(trials.folder, reason="curious")
+
+
+def test_a_server_that_fails_is_not_quoted(tmp_path):
+    """What it says of its policy may be what the policy is called anywhere else."""
+    trials = plan_toy(tmp_path)
+    shown = sessions.redacted(trials, RemoteError("policy server: diffusion_v3 is out of memory"))
+    assert isinstance(shown, RemoteError)
+    assert "diffusion" not in str(shown)
+    assert "server of a policy failed" in str(shown)
