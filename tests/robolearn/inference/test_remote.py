@@ -13,7 +13,7 @@ from websockets.sync.client import connect
 
 from robolearn.agents.chunk import ChunkAgent
 from robolearn.cli import serve
-from robolearn.errors import ConfigError, DataError, InferenceError
+from robolearn.errors import ConfigError, DataError, InferenceError, RemoteError
 from robolearn.inference import server as server_module
 from robolearn.inference.client import RemoteInference
 from robolearn.inference.codec import Message, decode, encode, encode_output, encode_request
@@ -139,8 +139,10 @@ def test_a_policy_that_fails_is_a_typed_error_that_stays(fault, text):
     server = serving(policy)
     inference = RemoteInference(server.url, TOKEN, timeout_s=0.3)
     inference.submit(0, request_at(1))
-    with pytest.raises(InferenceError, match=text):
+    # The type survives the thread: whoever must not quote a server knows by it.
+    with pytest.raises(InferenceError, match=text) as failed:
         poll_on(inference)
+    assert isinstance(failed.value, RemoteError) == (text != "within 0.3 s")
     with pytest.raises(InferenceError):
         inference.submit(0, request_at(2))
     inference.close()
