@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from eval.blinded.plan import LockedPlan
 from eval.statistics.preferences import Preference
 from robolearn.config import from_dict
 from robolearn.errors import DataError, StoreCorruptError, StoreError
+from robolearn.types import TrialRecord
 
 FILE_NAME = "votes.jsonl"
 TIE = ""
@@ -51,6 +53,56 @@ class Vote:
 def read_votes(folder: Path) -> tuple[Vote, ...]:
     """All votes; :class:`StoreCorruptError` where lines were edited or taken out."""
     return _read(folder / FILE_NAME)[0]
+
+
+def planned_votes(
+    folder: Path, locked: LockedPlan, rows: Sequence[TrialRecord]
+) -> tuple[Vote, ...]:
+    """All votes of ``folder``, each held against the plan and the ``rows`` of its table (from 1).
+
+    :class:`StoreCorruptError` for lines that were edited or taken out, for votes of another plan,
+    about other trials than their pair's, or about the same two trials again.
+    """
+    votes = read_votes(folder)
+    seen: set[tuple[int, int]] = set()
+    for number, vote in enumerate(votes, 1):
+        wrong = _not_as_planned(vote, locked, rows)
+        if not wrong and vote.rows in seen:
+            wrong = f"the trials {_both(vote.rows)} were compared before"
+        if wrong:
+            raise StoreCorruptError(
+                f"'{folder / FILE_NAME}', line {number} is no vote of this plan: {wrong}; the file"
+                " was exchanged or edited, restore it from a copy of this folder"
+            )
+        seen.add(vote.rows)
+    return votes
+
+
+def _not_as_planned(vote: Vote, locked: LockedPlan, rows: Sequence[TrialRecord]) -> str:
+    """What is wrong with a vote; "": nothing."""
+    if vote.plan != locked.hash:
+        return f"it was cast under plan {vote.plan or '(none)'}, expected {locked.hash}"
+    pair = [s for s in locked.plan.slots if s.block == vote.block] if locked.plan.pairs else []
+    if len(pair) != 2:
+        return f"the plan has no pair {vote.block}"
+    if [vote.first, vote.second] != [s.alias for s in pair]:
+        return (
+            f"pair {vote.block} is planned as {pair[0].alias} and {pair[1].alias}, the vote is"
+            f" about {vote.first} and {vote.second}"
+        )
+    if not all(1 <= n <= len(rows) for n in vote.rows):
+        return f"it is about the trials {_both(vote.rows)}, the table has {len(rows)}"
+    of = [rows[n - 1].slot for n in vote.rows]
+    if of != [s.number for s in pair]:
+        return (
+            f"the slots of pair {vote.block} are {_both([s.number for s in pair])}, its trials"
+            f" {_both(vote.rows)} are of {_both(of)}"
+        )
+    return ""
+
+
+def _both(values: Sequence[object]) -> str:
+    return " and ".join(map(str, values))
 
 
 def add_vote(folder: Path, vote: Vote) -> None:

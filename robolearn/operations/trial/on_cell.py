@@ -115,7 +115,7 @@ def _run(
     found = session.run(options.at_most)
     stage.env.home()
     files = {name: cell.file for name, cell in plan.cells.items()}
-    missing = uncompared(trials.folder, plan, found)
+    missing = uncompared(trials.folder, trials.locked, table.all(), found)
     return SessionResult(trials.locked.hash, len(plan.slots), found, trials.began, files, missing)
 
 

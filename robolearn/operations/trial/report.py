@@ -20,7 +20,7 @@ from eval.blinded.unblinded import (
     require_as_closed,
     require_still_blinded,
 )
-from eval.blinded.votes import TIE, Vote, current, read_votes
+from eval.blinded.votes import TIE, Vote, current, planned_votes
 from eval.plain import read_mapping, write_mapping, write_text
 from eval.preregistration import FOLDER as PLANS
 from eval.trials.closing import read_closing
@@ -104,7 +104,7 @@ class _Read:
 def trial_report(folder: Path) -> TrialReport:
     """Where the trials stand; nothing about what they came to, but what the plan shows.
 
-    :class:`DataError` for rows that are not as planned.
+    :class:`DataError` for rows that are not as planned, :class:`StoreCorruptError` for such votes.
     """
     return _read(folder).report
 
@@ -172,7 +172,7 @@ def _read(folder: Path) -> _Read:
     now = standing(locked, rows)
     plan = locked.plan
     pairs = done_pairs(plan, now) if plan.pairs else []
-    every = read_votes(folder) if plan.pairs else ()
+    every = planned_votes(folder, locked, rows) if plan.pairs else ()
     votes = tuple(
         v
         for a, b in pairs

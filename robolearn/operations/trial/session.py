@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from eval.blinded.interim import interim
-from eval.blinded.plan import TrialPlan
+from eval.blinded.plan import LockedPlan, TrialPlan
 from eval.blinded.queue import Standing, standing
 from eval.blinded.schedule import Slot
-from eval.blinded.votes import TIE, Vote, add_vote, current, read_votes
+from eval.blinded.votes import TIE, Vote, add_vote, current, planned_votes
 from eval.trials.rollouts import utc_now
 from eval.trials.table import UNKNOWN, TrialStore
 from robolearn.contracts import Subscriber
@@ -118,7 +118,7 @@ class TrialSession:
         while True:
             rows = self._table.all()
             now = standing(self._trials.locked, rows)
-            self._ask_votes(now)
+            self._ask_votes(now, rows)
             if self._decided(now, rows):
                 return now
             due = now.waiting[self._cell]
@@ -187,15 +187,15 @@ class TrialSession:
             self._operator.told("so far", line)
         return found.decided
 
-    def _ask_votes(self, now: Standing) -> None:
+    def _ask_votes(self, now: Standing, rows: Sequence[TrialRecord]) -> None:
         """Ask about every pair that is there and that nobody has compared."""
         if not self._plan.pairs:
             return
-        votes = read_votes(self._trials.folder)
+        votes = planned_votes(self._trials.folder, self._trials.locked, rows)
         for first, second in done_pairs(self._plan, now, self._cell):
-            rows = (now.done[first.number], now.done[second.number])
-            if current(votes, rows) is None:
-                self._ask_vote(first, second, rows)
+            pair = (now.done[first.number], now.done[second.number])
+            if current(votes, pair) is None:
+                self._ask_vote(first, second, pair)
 
     def _ask_vote(self, first: Slot, second: Slot, rows: tuple[int, int]) -> None:
         question = f"slots {first.number} and {second.number}: which of the two trials was better?"
@@ -223,14 +223,16 @@ def done_pairs(plan: TrialPlan, now: Standing, cell: str | None = None) -> list[
     return [(b[0], b[1]) for b in blocks.values() if len(b) == 2]
 
 
-def uncompared(folder: Path, plan: TrialPlan, now: Standing) -> dict[str, int]:
+def uncompared(
+    folder: Path, locked: LockedPlan, rows: Sequence[TrialRecord], now: Standing
+) -> dict[str, int]:
     """How many pairs are there that nobody compared, by cell; cells without any are left out."""
-    if not plan.pairs:
+    if not locked.plan.pairs:
         return {}
-    votes = read_votes(folder)
+    votes = planned_votes(folder, locked, rows)
     found = Counter(
         a.cell
-        for a, b in done_pairs(plan, now)
+        for a, b in done_pairs(locked.plan, now)
         if current(votes, (now.done[a.number], now.done[b.number])) is None
     )
     return dict(found)

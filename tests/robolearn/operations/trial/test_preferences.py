@@ -1,0 +1,72 @@
+"""Preferences of blinded pairs: only votes of this plan count, and what cannot be known is said."""
+
+import dataclasses
+import shutil
+
+import pytest
+
+from eval.blinded.votes import add_vote, read_votes
+from eval.trials.table import read_trials
+from robolearn.errors import StoreCorruptError
+from robolearn.operations.trial.preferences import rank_by_preferences
+from robolearn.operations.trial.report import trial_report, unblind
+from tests.robolearn.operations.trial.toy import Life, Person, live, plan_toy
+
+
+def test_votes_of_another_plan_are_no_preferences_of_this_one(tmp_path):
+    """Row numbers of two plans are alike: another folder's votes were ranked as if cast here."""
+    trials = plan_toy(tmp_path / "a", trials=6, pairs=True)
+    other = plan_toy(tmp_path / "b", trials=6, pairs=True, seed=5)
+    assert live(other, Person(1), Life())
+    assert live(trials, Person(0), Life(), at_most=8)
+    begun = len(read_trials(trials.folder / "blind"))
+    shutil.copy(other.folder / "votes.jsonl", trials.folder / "votes.jsonl")
+    expected = f"line 1 is no vote.*cast under plan {other.locked.hash}, exp.*{trials.locked.hash}"
+    person = Person()
+    for read in (
+        lambda: trial_report(trials.folder),
+        lambda: unblind(trials.folder, reason="why not"),
+        lambda: live(trials, person, Life()),
+    ):
+        with pytest.raises(StoreCorruptError, match=expected):
+            read()
+    assert (person.asked, len(read_trials(trials.folder / "blind"))) == ([], begun)
+    # So are those that are exchanged after unblinding.
+    shutil.rmtree(trials.folder)
+    trials = plan_toy(trials.folder, trials=6, pairs=True)
+    assert live(trials, Person(0), Life())
+    unblind(trials.folder)
+    shutil.copy(other.folder / "votes.jsonl", trials.folder / "votes.jsonl")
+    with pytest.raises(StoreCorruptError, match="line 1 is no vote of this plan"):
+        rank_by_preferences(trials.folder)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"block": 99}, "the plan has no pair 99"),
+        ({"block": 3}, "pair 3 is planned as"),
+        ({"rows": (5, 99)}, "about the trials 5 and 99, the table has 6"),
+        ({"rows": (0, 4)}, "about the trials 0 and 4"),
+        ({"rows": (1, 2)}, "slots of pair 2 are 3 and 4, its trials 1 and 2 are of 1 and 2"),
+        ({"rows": (4, 3)}, "its trials 4 and 3 are of 4 and 3"),
+    ],
+)
+def test_a_vote_is_about_the_two_trials_of_its_pair(tmp_path, changed, said):
+    trials = plan_toy(tmp_path, trials=3, pairs=True)
+    assert live(trials, Person(), Life())
+    second = read_votes(tmp_path)[1]
+    (tmp_path / "votes.jsonl").unlink()
+    add_vote(tmp_path, dataclasses.replace(second, **changed))
+    with pytest.raises(StoreCorruptError, match=said):
+        trial_report(tmp_path)
+
+
+def test_aliases_of_a_vote_are_those_of_its_pair(tmp_path):
+    trials = plan_toy(tmp_path, trials=3, pairs=True)
+    assert live(trials, Person(), Life())
+    vote = read_votes(tmp_path)[0]
+    (tmp_path / "votes.jsonl").unlink()
+    add_vote(tmp_path, dataclasses.replace(vote, first=vote.second, second=vote.first))
+    with pytest.raises(StoreCorruptError, match=f"the vote is about {vote.second} and"):
+        trial_report(tmp_path)
