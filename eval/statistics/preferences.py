@@ -4,6 +4,11 @@
 ``pi = exp(theta)``. Sources: Bradley and Terry 1952; Davidson 1970, "On extending the Bradley-Terry
 model to accommodate ties"; the displayed rating ``200 theta + 1500`` is RoboArena's (Atreya et al.
 2025), not the 173.7 of chess.
+
+Strengths have a finite estimate if and only if no direction of (theta, log nu) leads ever further
+without making any outcome that came less likely (the condition for exponential families, here in
+graphs): over wins and ties every policy leads to every other, and, where ties came, some cycle has
+more wins than ties. Half points would make of a tie a win for both; Davidson's ties do not.
 """
 
 from __future__ import annotations
@@ -14,14 +19,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import sparse, stats
+from scipy.sparse import csgraph
 
 from eval.statistics.intervals import Estimate, check_level
 from robolearn.errors import DataError
 
 Array = NDArray[np.float64]
-# Keeps the estimate finite when one policy always wins (RoboArena's value).
+# Fixes the common shift of all strengths, which outcomes leave open (RoboArena's value).
 RIDGE = 1e-6
+_SHOWN = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +44,31 @@ class Preference:
 class Ratings:
     """``theta`` by policy (mean 0) with intervals from the observed information; ``nu`` of ties.
 
-    ``connected``: whether every policy has, through others, beaten and lost to every other (ties
-    count as both). If not, strengths are only finite because of the ridge, and say little.
+    ``note``: why the comparisons leave strengths open, as a sentence; "": they do not. Where it is
+    given, values and intervals of ``theta`` and ``nu`` are nan.
     """
 
     theta: dict[str, Estimate]
     nu: float
     comparisons: int
-    connected: bool
+    note: str
 
-    def rating(self, name: str) -> int:
-        """Displayed rating: ``200 theta + 1500``."""
-        return round(200 * self.theta[name].value + 1500)
+    @property
+    def identified(self) -> bool:
+        """Whether the comparisons have a finite estimate."""
+        return not self.note
+
+    def rating(self, name: str) -> int | None:
+        """Displayed rating: ``200 theta + 1500``; None where strengths are not identified."""
+        return round(200 * self.theta[name].value + 1500) if self.identified else None
 
 
 def bradley_terry(preferences: Sequence[Preference], level: float = 0.95) -> Ratings:
-    """Maximum likelihood by Newton's method."""
+    """Maximum likelihood by Newton's method, where there is a finite estimate (else ``note``).
+
+    ``level``: of the intervals. :class:`DataError` for no preferences, scores other than 0, 0.5
+    and 1, a policy compared with itself, and a level that is none.
+    """
     check_level(level)
     if not preferences:
         raise DataError("no preferences: at least one comparison is needed")
@@ -64,6 +80,15 @@ def bradley_terry(preferences: Sequence[Preference], level: float = 0.95) -> Rat
     i = np.array([at[p.first] for p in preferences])
     j = np.array([at[p.second] for p in preferences])
     score = np.array([p.score for p in preferences])
+    counts = [int(((i == index) | (j == index)).sum()) for index in range(len(names))]
+    method = "Bradley-Terry, Davidson ties"
+    if note := _not_identified(names, i, j, score):
+        nan = math.nan
+        unknown = {
+            name: Estimate(nan, nan, nan, counts[index], method, level)
+            for name, index in at.items()
+        }
+        return Ratings(unknown, nan, len(preferences), note)
     ties = bool((score == 0.5).any())
     x = np.zeros(len(names) + ties)  # theta, then log nu
     for _ in range(200):
@@ -84,12 +109,9 @@ def bradley_terry(preferences: Sequence[Preference], level: float = 0.95) -> Rat
     for name, index in at.items():
         half = z * math.sqrt(max(0.0, float(covariance[index, index])))
         value = float(theta[index])
-        n = int(((i == index) | (j == index)).sum())
-        estimates[name] = Estimate(
-            value, value - half, value + half, n, "Bradley-Terry, Davidson ties", level
-        )
+        estimates[name] = Estimate(value, value - half, value + half, counts[index], method, level)
     nu = math.exp(float(x[-1])) if ties else 0.0
-    return Ratings(estimates, nu, len(preferences), _connected(k, i, j, score))
+    return Ratings(estimates, nu, len(preferences), "")
 
 
 def _derivatives(
@@ -121,10 +143,73 @@ def _derivatives(
     return gradient, hessian + RIDGE * np.eye(x.size)
 
 
-def _connected(k: int, i: NDArray[np.intp], j: NDArray[np.intp], score: Array) -> bool:
-    beats = np.eye(k, dtype=np.bool_)
-    beats[i[score >= 0.5], j[score >= 0.5]] = True
-    beats[j[score <= 0.5], i[score <= 0.5]] = True
+def _not_identified(
+    names: Sequence[str], i: NDArray[np.intp], j: NDArray[np.intp], score: Array
+) -> str:
+    """Why there is no finite estimate, as a sentence; "": there is one."""
+    won = np.concatenate([i[score == 1], j[score == 0]])
+    lost = np.concatenate([j[score == 1], i[score == 0]])
+    a, b = i[score == 0.5], j[score == 0.5]
+    if not won.size:
+        return (
+            "strengths are not known: every comparison was a tie, which tells that policies are"
+            " hard to tell apart, not by how much they differ; compare more"
+        )
+    k = len(names)
+    apart = _groups(k, i, j, "weak")
+    if len(apart) > 1:
+        return (
+            f"strengths are not known: {_listed(names, apart)} were never compared with each other,"
+            " not even over others; compare across these groups"
+        )
+    over = _groups(k, np.concatenate([won, a, b]), np.concatenate([lost, b, a]), "strong")
+    if len(over) > 1:
+        return (
+            f"strengths have no finite estimate: whenever policies of two of the groups"
+            f" {_listed(names, over)} were compared, the same group won; compare more"
+        )
+    if a.size and not _more_wins_than_ties(k, won, lost, a, b):
+        return (
+            "strengths have no finite estimate: no win was answered by a loss to the same policy,"
+            " directly or over others, except where ties came in between at least as often;"
+            " compare more"
+        )
+    return ""
+
+
+def _groups(
+    k: int, start: NDArray[np.intp], end: NDArray[np.intp], connection: str
+) -> list[list[int]]:
+    graph = sparse.coo_matrix((np.ones(start.size), (start, end)), shape=(k, k))
+    count, label = csgraph.connected_components(graph, connection=connection)
+    return sorted([p for p in range(k) if label[p] == g] for g in range(count))
+
+
+def _listed(names: Sequence[str], groups: list[list[int]]) -> str:
+    """Groups in braces, the first ones of many."""
+    shown = [f"{{{', '.join(names[p] for p in group)}}}" for group in groups[:_SHOWN]]
+    more = [f"{len(groups) - _SHOWN} more"] if len(groups) > _SHOWN else []
+    *most, last = shown + more
+    return f"{', '.join(most)} and {last}"
+
+
+def _more_wins_than_ties(
+    k: int,
+    won: NDArray[np.intp],
+    lost: NDArray[np.intp],
+    a: NDArray[np.intp],
+    b: NDArray[np.intp],
+) -> bool:
+    """Whether some cycle, from winners to losers and over ties either way, has more wins than ties:
+    a negative cycle, by Bellman and Ford.
+    """
+    start, end = np.concatenate([won, a, b]), np.concatenate([lost, b, a])
+    length = np.concatenate([np.full(won.size, -1), np.full(2 * a.size, 1)])
+    distance = np.zeros(k, np.int64)
     for _ in range(k):
-        beats = (beats.astype(np.int64) @ beats.astype(np.int64)) > 0
-    return bool(beats.all())
+        shorter = distance.copy()
+        np.minimum.at(shorter, end, distance[start] + length)
+        if (shorter == distance).all():
+            return False
+        distance = shorter
+    return True

@@ -10,7 +10,11 @@ from typing import Annotated, Literal
 import tyro
 
 from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.cli.shared.without_use import refuse_without_use
 from robolearn.errors import ConfigError
+
+# What preferences have no use for.
+_OF_RESULTS = ("by", "rule", "n_max", "margin", "question", "group", "common", "mixed", "out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,8 @@ class Args:
 
     # Results folders of 'robolearn evaluate' (or of deployments), one or more.
     results: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
-    # Instead of results: a folder of 'robolearn trial --ab', whose preferences rank the policies.
+    # Instead of results: a folder of 'robolearn trial --ab', whose preferences rank the policies
+    # (with intervals at 1 - alpha; other options of results are refused).
     preferences: Path | None = None
     # What decides; this and what follows by default as the plan says under which the trials were
     # run (robolearn suite plan). Without a plan: success.
@@ -95,12 +100,15 @@ def main(argv: list[str]) -> int:
 
 
 def _by_preferences(args: Args, folder: Path) -> int:
-    if args.results or args.out is not None:
-        raise ConfigError("--preferences stands for itself: leave out results and --out")
+    if args.results:
+        raise ConfigError("--preferences stands for itself: leave out the results folders")
+    refuse_without_use(args, _OF_RESULTS, "of results folders; leave out with --preferences")
     from eval.plain import plain_values
+    from robolearn.cli.evaluation.csv_tables import share
     from robolearn.operations.trial.preferences import rank_by_preferences
 
-    ranking = rank_by_preferences(folder)
+    level = 0.95 if args.alpha is None else 1.0 - share(args.alpha, "--alpha")
+    ranking = rank_by_preferences(folder, level)
     if args.json:
         print_json(plain_values(ranking))
         return 0

@@ -234,12 +234,13 @@ def preferences(argv: list[str]) -> int:
             judged.append(Preference(row[0].strip(), row[1].strip(), score))
     found = bradley_terry(judged, share(args.level, "--level"))
     if args.json:
-        print_json(plain_values(found))
+        print_json({**plain_values(found), "identified": found.identified})
+        return 0
+    if not found.identified:
+        say(found.note)
         return 0
     for name, theta in sorted(found.theta.items(), key=lambda item: -item[1].value):
         say(f"{name}: {theta.text(3)}, rating {found.rating(name)}")
-    if not found.connected:
-        say("some were never compared, not even over others: their ratings say nothing together")
     return 0
 
 

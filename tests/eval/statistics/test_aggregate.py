@@ -123,7 +123,8 @@ def test_ratings_recover_strengths_and_ties():
         assert e.low - 0.03 <= value <= e.high + 0.03
         assert e.high - e.low < 0.25
     assert found.nu == pytest.approx(nu, rel=0.15)
-    assert found.connected
+    assert found.identified
+    assert found.note == ""
     assert found.rating("x") == round(200 * found.theta["x"].value + 1500)
 
 
@@ -136,10 +137,7 @@ def test_two_policies_without_ties_have_the_closed_form():
     assert found.nu == 0
 
 
-def test_a_policy_that_always_wins_is_rated_but_flagged():
-    found = bradley_terry([Preference("x", "y", 1.0)] * 5)
-    assert not found.connected
-    assert math.isfinite(found.theta["x"].value)
+def test_preferences_that_are_none_are_refused():
     with pytest.raises(DataError, match="at least one"):
         bradley_terry([])
     with pytest.raises(DataError, match=r"0, 0\.5 or 1"):

@@ -1,16 +1,18 @@
 """Preferences of blinded pairs: only votes of this plan count, and what cannot be known is said."""
 
 import dataclasses
+import json
 import shutil
 
 import pytest
 
 from eval.blinded.votes import add_vote, read_votes
 from eval.trials.table import read_trials
+from robolearn.cli.main import main
 from robolearn.errors import StoreCorruptError
 from robolearn.operations.trial.preferences import rank_by_preferences
 from robolearn.operations.trial.report import trial_report, unblind
-from tests.robolearn.operations.trial.toy import Life, Person, live, plan_toy
+from tests.robolearn.operations.trial.toy import STEPS, Life, Person, live, plan_toy
 
 
 def test_votes_of_another_plan_are_no_preferences_of_this_one(tmp_path):
@@ -70,3 +72,62 @@ def test_aliases_of_a_vote_are_those_of_its_pair(tmp_path):
     add_vote(tmp_path, dataclasses.replace(vote, first=vote.second, second=vote.first))
     with pytest.raises(StoreCorruptError, match=f"the vote is about {vote.second} and"):
         trial_report(tmp_path)
+
+
+def test_a_ranking_says_who_was_not_compared_and_that_the_plan_was_not_done(tmp_path, capsys):
+    """A policy without a vote vanished, and an early end was not told."""
+    trials = plan_toy(tmp_path, trials=6, pairs=True)
+    assert live(trials, Person(0), Life(), at_most=3)
+    unblind(tmp_path, reason="impatient")
+    found = rank_by_preferences(tmp_path)
+    compared = {p.policy for p in found.policies}
+    assert (len(compared), set(found.without)) == (2, set(STEPS) - compared)
+    assert (found.complete, found.identified) == (False, False)
+    said = "\n".join(found.lines)
+    assert f"  {found.without[0]}: nobody compared it" in said
+    assert "done (impatient): 9 of 12 trials are left; exploratory" in said
+    # One win: neither strength nor rating, as only the ridge would make them.
+    assert "strengths have no finite estimate" in said
+    assert "rating" not in said
+    assert main(["compare", "--preferences", str(tmp_path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {(p["strength"]["value"], p["rating"]) for p in told["policies"]} == {(None, None)}
+    assert (told["complete"], told["reason"]) == (False, "impatient")
+
+
+class Turns(Person):
+    """Prefers the second trial and the first one in turns."""
+
+    def choose(self, question, answers):
+        self.asked.append(question)
+        return len(self.asked) % 2
+
+
+def test_options_that_preferences_do_not_know_are_refused(tmp_path, capsys):
+    trials = plan_toy(tmp_path, trials=12, pairs=True)
+    assert live(trials, Turns(), Life())
+    unblind(tmp_path)
+    words = ["compare", "--preferences", str(tmp_path)]
+    for more, said in (
+        (("--common", "--group", "x=a,b"), "--group, --common: "),
+        (("--margin", "0.1", "--question", "equivalence"), "--margin, --question: "),
+        (("--by", "score", "--rule", "fixed", "--n-max", "3"), "--by, --rule, --n-max: "),
+        (("--mixed", "--out", str(tmp_path / "page.md")), "--mixed, --out: "),
+        (("--alpha", "1.5"), "--alpha"),
+    ):
+        assert main([*words, *more]) == 2
+        assert said in capsys.readouterr().err
+    assert main([*words[:1], str(tmp_path), *words[1:]]) == 2
+    assert "leave out the results" in capsys.readouterr().err
+    widths: list[float] = []
+    for alpha in ("0.05", "0.001"):
+        assert main([*words, "--alpha", alpha, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["complete"]
+        assert found["identified"], found["note"]
+        assert found["level"] == pytest.approx(1 - float(alpha))
+        strength = found["policies"][0]["strength"]
+        widths.append(strength["high"] - strength["low"])
+    assert widths[1] > 1.5 * widths[0]
+    assert main([*words, "--alpha", "0.001"]) == 0
+    assert "99.9 % intervals" in capsys.readouterr().out
