@@ -66,7 +66,7 @@ class RunArgs:
     # Steps towards the goal, in words; after every trial you are asked how far it came.
     rubric: tuple[str, ...] = ()
     # fixed: no results are shown before the end; sequential: what is decided by now is shown, and
-    # the trials end once every pair is.
+    # the trials end once every pair is (not with --ab).
     rule: Literal["fixed", "sequential"] = "fixed"
     # What decides.
     by: Literal["success", "score"] = "success"

@@ -50,6 +50,13 @@ class DesignOptions:
     start_lab: bool = False
     lab_seed: int = 0
 
+    def __post_init__(self) -> None:
+        if self.pairs and self.rule.kind == "sequential":
+            raise ConfigError(
+                "rule: pairs (--ab) are ranked by preferences once all are compared, a sequential"
+                " rule would decide nothing; leave out --rule sequential, or --ab"
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialOptions:

@@ -7,9 +7,11 @@ import shutil
 import pytest
 
 from eval.blinded.votes import add_vote, read_votes
+from eval.rule import Rule
 from eval.trials.table import read_trials
 from robolearn.cli.main import main
-from robolearn.errors import StoreCorruptError
+from robolearn.errors import ConfigError, StoreCorruptError
+from robolearn.operations.trial.options import DesignOptions
 from robolearn.operations.trial.preferences import rank_by_preferences
 from robolearn.operations.trial.report import trial_report, unblind
 from tests.robolearn.operations.trial.toy import STEPS, Life, Person, live, plan_toy
@@ -131,3 +133,12 @@ def test_options_that_preferences_do_not_know_are_refused(tmp_path, capsys):
     assert widths[1] > 1.5 * widths[0]
     assert main([*words, "--alpha", "0.001"]) == 0
     assert "99.9 % intervals" in capsys.readouterr().out
+
+
+def test_pairs_have_no_sequential_rule(tmp_path, capsys):
+    with pytest.raises(ConfigError, match="a sequential rule would decide nothing; leave out"):
+        DesignOptions(pairs=True, rule=Rule(kind="sequential"))
+    words = ["trial", "--out", str(tmp_path / "o"), "--ab", "--rule", "sequential", "--yes"]
+    assert main(words) == 2
+    assert "--rule sequential, or --ab" in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()
