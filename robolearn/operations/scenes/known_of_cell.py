@@ -37,7 +37,7 @@ def recorded_in(cell: Path | None, scene: Scene, *, force_stop: bool) -> tuple[O
         return OfCell(), []
     remark = (
         "nothing limits the tool in this scene as the supervisor of its cell does: a policy whose"
-        " commands jump moves otherwise there. Give the cell's file (--cell)"
+        " commands jump moves otherwise there. Give the file of its cell"
     )
     return OfCell(), [remark]
 

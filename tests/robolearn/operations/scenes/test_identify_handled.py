@@ -174,7 +174,7 @@ def test_the_tool_of_the_scene_has_the_limits_of_its_cell(result: ArmIdentifyRes
     assert space is not None
     limits = space.limits
     assert result.scene.config.control["arms"][0]["limits"]["max_speed"] == limits.max_speed
-    assert not any("--cell" in n for n in result.found.notes)
+    assert not any("the file of its cell" in n for n in result.found.notes)
     fastest = []
     for scene in (result.scene, load_scene(SCENE)):
         env = SceneEnv(scene)

@@ -49,7 +49,7 @@ def test_without_a_cell_it_is_said_what_the_scene_lacks() -> None:
     scene = load_scene("pick_place_ur5e")
     known, (remark,) = recorded_in(None, scene, force_stop=False)
     assert known == OfCell()
-    assert "Give the cell's file (--cell)" in remark
+    assert "Give the file of its cell" in remark
     assert recorded_in(None, load_scene("pusht_ur5e"), force_stop=False)[1] == []
     arm = {**scene.config.control["arms"][0], "limits": {"max_speed": 0.5}}
     control = {**scene.config.control, "arms": [arm]}
