@@ -24,7 +24,14 @@ from eval.statistics.intervals import OUTCOME, Estimate, wilson
 from eval.statistics.multiplicity import letters
 from eval.statistics.planning import plan_paired, plan_sequence
 from eval.statistics.runs import mean_over_runs
-from eval.summary import TECHNICAL, mean_score, own_trials
+from eval.summary import (
+    TECHNICAL,
+    again_words,
+    first_of_each_start,
+    mean_score,
+    own_trials,
+    start_of,
+)
 from eval.trials.identity import SLIGHT, require_poolable
 from eval.trials.table import SCORED
 from robolearn.errors import ConfigError, DataError, did_you_mean
@@ -248,17 +255,17 @@ def _once_per_condition(
     records: Sequence[TrialRecord], notes: list[str]
 ) -> dict[str, dict[tuple[str, int], TrialRecord]]:
     """Trials by policy and (condition, seed): the suite's own, one per condition."""
-    kept, left_out = own_trials(records)
+    own, left_out = own_trials(records)
+    kept = first_of_each_start(own)
     found: dict[str, dict[tuple[str, int], TrialRecord]] = {}
     for r in kept:
-        trials = found.setdefault(r.policy, {})
-        # A robot tries one start several times; its trials are paired in the order they were run.
-        turn = r.seed if r.kind == "sim" else sum(name == r.condition for name, _ in trials)
-        trials[r.condition, turn] = r
+        found.setdefault(r.policy, {})[start_of(r)] = r
     undone = Counter(r.status for r in records if r.status not in SCORED)
     notes += [f"{n} trials that are {status} are left out" for status, n in sorted(undone.items())]
     if left_out := left_out - undone.total():
         notes.append(f"{left_out} trials of moved or repeated starts are left out")
+    if again := len(own) - len(kept):
+        notes.append(again_words(again))
     if aborted := sum(r.status == "aborted" for r in kept):
         notes.append(f"{aborted} trials were aborted and count as failures")
     return found

@@ -30,7 +30,8 @@ class Preregistration:
     suite: str
     # Worlds as they are called in results; claims about others are exploratory.
     worlds: tuple[str, ...]
-    # ``n_max``: starts per policy and world, by the fixed rule exactly so many.
+    # ``n_max``: starts per policy and world, by the fixed rule exactly so many (each counts once,
+    # however often it is repeated).
     rule: Rule
     # When it was written: UTC, ISO 8601.
     written: str
@@ -40,6 +41,9 @@ class Preregistration:
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     # Why, and what else should be known, in words.
     note: str = ""
+    # World -> starts of each policy there, where worlds have different ones (``n_max`` is the
+    # largest number then); empty: ``n_max`` in each.
+    starts: dict[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
         if not self.worlds:
@@ -52,6 +56,13 @@ class Preregistration:
             )
         if self.groups and self.rule.kind == "sequential":
             raise ConfigError("the sequential rule compares single policies, not groups of runs")
+        if self.starts and (
+            set(self.starts) != set(self.worlds) or max(self.starts.values()) != self.rule.n_max
+        ):
+            raise ConfigError(
+                "starts: expected a number for each world of the plan, of which the largest is the"
+                f" rule's ({self.rule.n_max}), got {self.starts} for {', '.join(self.worlds)}"
+            )
         members = [name for group in self.groups.values() for name in group]
         odd = [name for name in members if name not in self.policies]
         if odd or len(set(members)) < len(members):
@@ -71,10 +82,15 @@ class Preregistration:
         members = {name for group in self.groups.values() for name in group}
         return frozenset((set(self.policies) - members) | set(self.groups))
 
+    def starts_in(self, world: str) -> int | None:
+        """How many starts were planned in a world; None: any number."""
+        return self.starts.get(world, self.rule.n_max)
+
     def words(self) -> str:
         """The plan as a sentence."""
         names = ", ".join(sorted(self.methods)) or "whichever policies are tried"
-        starts = "" if self.rule.kind == "sequential" else f" over {self.rule.n_max} starts"
+        many = ", ".join(str(n) for n in dict.fromkeys(map(self.starts_in, self.worlds)))
+        starts = "" if self.rule.kind == "sequential" else f" over {many} starts"
         return f"{names} in {', '.join(self.worlds)}{starts}: {self.rule.words()}"
 
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from eval.compare import Comparison, Effect, WorldComparison
 from eval.preregistration import Preregistration, Standing
 from eval.rule import Rule
+from eval.summary import start_of
 from eval.trials.table import SCORED
 from robolearn.types import TrialRecord
 
@@ -95,9 +96,9 @@ def _standing(
     plan = plans.get(digest, f"the plan {digest} that its trials name is not in the results folder")
     if isinstance(plan, str):
         return _exploratory(w, effect, [plan])
-    under = sum(r.plan == digest for cell in cells for r in trials.every.get(cell, ()))
+    under = sum(_under(digest, trials.every.get(cell, ())) for cell in cells)
     left, first = under - effect.n * len(cells), trials.first[digest]
-    why = [*_of_rule(comparison.rule, plan.rule), *_of_number(effect.n, plan.rule)]
+    why = [*_of_rule(comparison.rule, plan.rule), *_of_number(effect.n, w.world, plan)]
     why += _of_what(comparison, w, effect, plan)
     if left:
         why.append(f"{left} trials were run under the plan and do not count in it")
@@ -143,13 +144,21 @@ def _margin(rule: Rule) -> str:
     return "none" if rule.margin is None else f"{rule.margin:g} ({rule.question})"
 
 
-def _of_number(n: int, plan: Rule) -> Iterator[str]:
-    if plan.n_max is None:
+def _of_number(n: int, world: str, plan: Preregistration) -> Iterator[str]:
+    wanted = plan.starts_in(world)
+    if wanted is None:
         return
-    if n > plan.n_max:
-        yield f"{n} starts were tried, {plan.n_max} planned"
-    elif n < plan.n_max and plan.kind == "fixed":
-        yield f"{n} of {plan.n_max} planned starts were tried, and the rule is not sequential"
+    if n > wanted:
+        yield f"{n} starts were tried, {wanted} planned"
+    elif n < wanted and plan.rule.kind == "fixed":
+        yield f"{n} of {wanted} planned starts were tried, and the rule is not sequential"
+
+
+def _under(digest: str, records: Sequence[TrialRecord]) -> int:
+    """How many trials were run under the plan that a comparison should have; those of a robot that
+    repeat a start are planned for another question.
+    """
+    return len({(r.policy_hash, r.env_hash, start_of(r)) for r in records if r.plan == digest})
 
 
 def _of_what(

@@ -152,6 +152,41 @@ def own_trials(records: Sequence[TrialRecord]) -> tuple[list[TrialRecord], int]:
     return kept, len(records) - len(kept)
 
 
+def start_of(record: TrialRecord) -> tuple[str, int]:
+    """What makes a start another one: its condition; in simulation with the seed of the trial, as
+    all policies then have the same noise.
+    """
+    return record.condition, record.seed if record.kind == "sim" else 0
+
+
+def starts(records: Sequence[TrialRecord]) -> int:
+    """How many different starts there are among trials of one policy in one world."""
+    return len({start_of(r) for r in records})
+
+
+def first_of_each_start(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """One trial per policy, world and start, the one that began first, in the order of ``records``.
+
+    A robot may try a start several times. These trials tell how far one predicts the next; a test
+    or an interval that took them for further starts would find differences that are not there.
+    """
+    found: dict[tuple[str, str, tuple[str, int]], TrialRecord] = {}
+    for r in records:
+        key = (r.policy, r.env, start_of(r))
+        # In its place, so that an earlier one that stands later changes no order of starts.
+        if key not in found or r.started < found[key].started:
+            found[key] = r
+    return list(found.values())
+
+
+def again_words(count: int) -> str:
+    """What is said of ``count`` trials that repeat a start."""
+    return (
+        f"{count} trials repeat a start that their policy had tried before and are left out: the"
+        " first trial of each start counts"
+    )
+
+
 def progress(records: Sequence[TrialRecord]) -> tuple[str, list[float]]:
     """How far each trial came, by the finest measure that all of them have, and its name."""
     for name, words in MEASURES.items():

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from eval.blinded.schedule import Slot
+from eval.blinded.schedule import Slot, starts_by_cell
 from eval.hashed_file import DocumentKind, read_hashed, write_hashed
 from eval.rule import Rule
 from robolearn.agents.execution import Execution, GuidanceName, Runtime
@@ -135,4 +135,22 @@ def read_locked(folder: Path) -> LockedPlan:
     if not path.is_file():
         raise DataError(f"no blinded trials in '{folder}': expected the file {FILE_NAME} there")
     digest, values = read_hashed(path, KIND)
-    return LockedPlan(digest, from_dict(TrialPlan, values, where=str(path)))
+    plan = from_dict(TrialPlan, values, where=str(path))
+    _require_starts_once(plan, path)
+    return LockedPlan(digest, plan)
+
+
+def _require_starts_once(plan: TrialPlan, path: Path) -> None:
+    """:class:`ConfigError` for a plan of an earlier version, which counted repetitions, and the
+    conditions of all cells, as starts of each: what was planned would be misread.
+    """
+    starts, said = starts_by_cell(plan.slots), plan.rule.n_max
+    if said is None or said == max(starts.values(), default=0):
+        return
+    here = ", ".join(f"{n} on '{cell}'" for cell, n in sorted(starts.items()))
+    raise ConfigError(
+        f"'{path}' says that each policy is compared over {said} starts, but it plans {here}: an"
+        " earlier version of robolearn wrote it, which took repetitions and the conditions of"
+        " several cells for further starts. Its trials cannot be compared as planned; plan them"
+        " anew in another folder"
+    )

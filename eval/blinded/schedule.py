@@ -9,6 +9,7 @@ two policies under one condition; every pair comes equally often, each first equ
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -78,6 +79,11 @@ def schedule(
         for alias in row:
             found.append(Slot(len(found) + 1, block, condition, repetition, alias, cell))
     return tuple(found)
+
+
+def starts_by_cell(slots: Sequence[Slot]) -> dict[str, int]:
+    """How many conditions are tried on each cell; a repetition is no further one."""
+    return dict(Counter(cell for cell, _ in {(s.cell, s.condition) for s in slots}))
 
 
 def _with_repeats(

@@ -36,7 +36,16 @@ from eval.report.training import RunFacts, run_facts
 from eval.rule import Rule, ScoreInterval
 from eval.standing import standings
 from eval.statistics.intervals import Estimate
-from eval.summary import Agreement, AgreementKind, Result, agree, summarize
+from eval.summary import (
+    Agreement,
+    AgreementKind,
+    Result,
+    again_words,
+    agree,
+    first_of_each_start,
+    starts,
+    summarize,
+)
 from eval.trials.rows import FILE_NAME as TRIALS_FILE
 from eval.trials.table import read_trials
 from robolearn.errors import ConfigError, DataError
@@ -218,7 +227,9 @@ def evaluation_data(
         cells[r.env, r.policy].append(r)
     for trials in cells.values():
         trials.sort(key=lambda r: ranks[r.condition])
-    cells = {key: trials for key, trials in cells.items() if trials}
+    every = sum(map(len, cells.values()))
+    cells = {key: first_of_each_start(trials) for key, trials in cells.items() if trials}
+    again = every - sum(map(len, cells.values()))
     if not cells:
         raise DataError(
             f"'{folder}' asks for {asked.missing(())} trials of suite {asked.suite} and its table"
@@ -228,7 +239,9 @@ def evaluation_data(
     policies = {policy for _, policy in cells}
     plans, (gaps, without) = _plans(folder, main), generalisation(asked, cells)
     agreement, not_agreed = _agreements(asked, cells, mine)
-    rule = rule or declared(plans, frozenset(r.plan for r in main), max(map(len, cells.values())))
+    rule = rule or declared(
+        plans, frozenset(r.plan for r in main), max(map(starts, cells.values()))
+    )
     return EvaluationData(
         asked=asked,
         folder=folder,
@@ -245,7 +258,11 @@ def evaluation_data(
         failures=failures(main),
         clips=_clips(folder, cells),
         missing=0 if asked.inferred else asked.missing(mine),
-        apart=(*asked.pool.kept_apart(records), *asked.other_seeds(mine)),
+        apart=(
+            *asked.pool.kept_apart(records),
+            *asked.other_seeds(mine),
+            *([again_words(again)] if again else []),
+        ),
         generalisation=gaps,
         not_generalised=without,
         plans=plans,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from eval.evaluation import read_evaluation
 from eval.preregistration import declared, kept_plans
 from eval.rule import Rule
 from eval.standing import standings
+from eval.summary import starts
 from eval.trials.identity import Made, made, newest
 from eval.trials.table import SCORED, has_trials, read_trials
 from robolearn.errors import ConfigError, DataError
@@ -112,7 +112,11 @@ def _require_once(by_folder: Mapping[Path, Sequence[TrialRecord]]) -> None:
 
 def _most(records: Sequence[TrialRecord]) -> int:
     """The most starts under which one policy was tried in one world."""
-    return max(Counter((r.policy, r.env) for r in records if not r.variant).values(), default=0)
+    cells: dict[tuple[str, str], list[TrialRecord]] = {}
+    for r in records:
+        if not r.variant:
+            cells.setdefault((r.policy, r.env), []).append(r)
+    return max(map(starts, cells.values()), default=0)
 
 
 def _how(folder: Path, found: Sequence[TrialRecord]) -> Made | None:

@@ -149,6 +149,16 @@ def test_more_or_fewer_starts_than_a_fixed_rule_planned_are_exploratory(tmp_path
     assert why in words_of(compare([place]))
 
 
+def test_worlds_may_have_numbers_of_their_own(tmp_path):
+    place, _ = planned(tmp_path, starts={"one": N - 2, "two": N})
+    by_world = {s.world: s for s in compare([place]).standings}
+    assert by_world["two"].planned
+    assert f"{N} starts were tried, {N - 2} planned" in by_world["one"].words
+    for starts in ({"one": N}, {"one": N, "two": N + 1}):
+        with pytest.raises(ConfigError, match="a number for each world of the plan"):
+            dataclasses.replace(PLAN, starts=starts)
+
+
 def test_a_sequential_plan_may_be_stopped_early_but_not_go_on(tmp_path):
     rule = Rule("score", "sequential", n_max=8)
     early, _ = planned(tmp_path / "early", 6, rule=rule)

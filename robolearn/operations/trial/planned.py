@@ -32,7 +32,7 @@ from eval.blinded.plan import (
     lock_plan,
     read_locked,
 )
-from eval.blinded.schedule import aliases, schedule
+from eval.blinded.schedule import aliases, schedule, starts_by_cell
 from eval.blinded.unblinded import require_still_blinded
 from eval.plain import read_mapping, write_mapping, write_text
 from eval.preregistration import Preregistration, plan_text
@@ -127,6 +127,11 @@ def _plan(options: TrialOptions, design: DesignOptions, robot: Path, where: Path
         raise ConfigError(f"cells need names of their own, got {names}")
     count = design.trials or suite.config.subset
     conditions = suite.select(count)
+    if count < len(cells):
+        raise ConfigError(
+            f"trials: each condition belongs to one cell, got {count} for {len(cells)} cells; plan"
+            " at least one for each, or leave a cell out"
+        )
     for cell in cells.values():
         require_starts(conditions, cell, where)
     lab_seed = design.lab_seed if design.start_lab else None
@@ -143,7 +148,8 @@ def _plan(options: TrialOptions, design: DesignOptions, robot: Path, where: Path
         pairs=design.pairs,
     )
     written = utc_now()
-    rule = design.rule.limited(count + design.repeats)
+    starts = starts_by_cell(slots)
+    rule = design.rule.limited(max(starts.values()))
     registered = Preregistration(
         suite=suite.label,
         worlds=tuple(names),
@@ -151,6 +157,7 @@ def _plan(options: TrialOptions, design: DesignOptions, robot: Path, where: Path
         written=written,
         policies=tuple(p.name for p in policies),
         note="blinded trials",
+        starts=starts,
     )
     sealed = tuple(
         SealedPolicy(by_hash[p.hash], p.name, p.hash, p.source, dict(p.files)) for p in policies

@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 
 from eval.blinded.interim import interim
 from eval.blinded.key import open_key
-from eval.blinded.plan import read_locked
+from eval.blinded.plan import lock_plan, read_locked
 from eval.blinded.queue import counted, standing, void_note
-from eval.blinded.schedule import aliases, schedule, williams
+from eval.blinded.schedule import aliases, schedule, starts_by_cell, williams
 from eval.blinded.votes import Vote, add_vote, read_votes
 from eval.rule import Rule
+from eval.trials.table import TrialStore
 from robolearn.errors import ConfigError, DataError, StoreCorruptError
+from robolearn.operations.compare import compare
+from robolearn.operations.trial.report import unblind
 from robolearn.types import TrialRecord
 from tests.robolearn.operations.trial.toy import SUITE, plan_toy
 
@@ -26,7 +29,7 @@ def plan(folder, **more):
 
 def row(locked, number, at, **more):
     slot = locked.plan.by_number[number]
-    fields = {"policy": slot.alias, "policy_hash": "h", "env": "point", "env_hash": "p"}
+    fields = {"policy": slot.alias, "policy_hash": "h", "env": slot.cell, "env_hash": "p"}
     fields |= {"engine": "robot", "kind": "robot", "condition": slot.condition, "seed": 0}
     fields |= {"success": True, "score": 1.0, "final_progress": 1.0, "return_": 1.0, "steps": 1}
     fields |= {"duration_s": 1.0, "reason": "success", "commit": "", "suite": SUITE}
@@ -131,6 +134,33 @@ def test_decisions_are_shown_only_if_the_plan_says_so(tmp_path):
     assert not early.decided
     silent = dataclasses.replace(locked.plan, rule=Rule())
     assert interim(silent, standing(locked, rows), rows) is None
+
+
+def test_a_plan_over_several_cells_counts_as_planned_once_it_is_complete(tmp_path):
+    locked = plan(tmp_path, trials=7, repeats=3, cells=("left", "right"))
+    moments = [f"2026-01-02T{10 + i // 60}:{i % 60:02d}:00+00:00" for i in range(30)]
+    rows = [
+        row(locked, n, 0, started=moments[n - 1], episode=f"e{n}") for n in locked.plan.by_number
+    ]
+    with TrialStore(tmp_path / "blind") as table:
+        table.add(rows)
+    unblind(tmp_path)
+    found = compare([tmp_path])
+    assert sorted({(e.n, w.world) for w in found.worlds for e in w.effects}) == sorted(
+        (n, cell) for cell, n in starts_by_cell(locked.plan.slots).items()
+    )
+    assert len(found.standings) == 6
+    assert all(s.planned for s in found.standings), found.standings
+
+
+@pytest.mark.parametrize(("design", "n"), [({"repeats": 3}, 10), ({"cells": ("l", "r")}, 7)])
+def test_a_plan_of_an_earlier_version_is_refused_not_misread(tmp_path, design, n):
+    """It counted repetitions, and the conditions of all cells, as starts of each."""
+    locked = plan(tmp_path, trials=7, **design)
+    old = dataclasses.replace(locked.plan, rule=Rule().limited(n))
+    lock_plan(tmp_path / "old", old)
+    with pytest.raises(ConfigError, match=f"compared over {n} starts.* an earlier version of robo"):
+        read_locked(tmp_path / "old")
 
 
 @pytest.mark.parametrize(

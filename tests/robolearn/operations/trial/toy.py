@@ -8,7 +8,7 @@ from pathlib import Path
 
 from eval.blinded.key import SealedKey, SealedPolicy, key_digest, seal, shuffled
 from eval.blinded.plan import PlannedCell, TrialPlan, lock_plan, read_locked
-from eval.blinded.schedule import aliases, schedule
+from eval.blinded.schedule import aliases, schedule, starts_by_cell
 from eval.preregistration import Preregistration, plan_text
 from eval.rule import Rule
 from eval.trials.table import TrialStore
@@ -149,22 +149,25 @@ def plan_toy(folder: Path, *, trials: int = 3, seed: int = 0, **more) -> OpenedT
         sorted((SealedPolicy(by_hash[n], n, n, f"runs/{n}") for n in STEPS), key=lambda p: p.alias)
     )
     repeats = more.pop("repeats", 0)
-    rule = more.pop("rule", Rule()).limited(trials + repeats)
-    registered = Preregistration(SUITE, ("point",), rule, "2026-01-01T00:00:00+00:00", tuple(STEPS))
-    key = SealedKey(nonce, policies, plan_text(registered))
+    cells = more.pop("cells", ("point",))
     conditions = [f"c{i}" for i in range(trials)]
     slots = schedule(
-        *(conditions, names, ["point"]),
+        *(conditions, names, cells),
         repeats=repeats,
         seed=seed,
         pairs=more.get("pairs", False),
     )
+    starts = starts_by_cell(slots)
+    rule = more.pop("rule", Rule()).limited(max(starts.values()))
+    written = "2026-01-01T00:00:00+00:00"
+    registered = Preregistration(SUITE, cells, rule, written, tuple(STEPS), starts=starts)
+    key = SealedKey(nonce, policies, plan_text(registered))
     plan = TrialPlan(
         suite=SUITE,
-        cells={"point": PlannedCell("p", "point.yaml")},
+        cells={cell: PlannedCell("p", f"{cell}.yaml") for cell in cells},
         aliases=names,
         key=key_digest(key),
-        written="2026-01-01T00:00:00+00:00",
+        written=written,
         slots=slots,
         seed=seed,
         rule=rule,
