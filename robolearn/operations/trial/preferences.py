@@ -79,8 +79,7 @@ def rank_by_preferences(folder: Path, level: float = 0.95) -> PreferenceRanking:
     if not votes:
         left = f" ({report.left})" if report.left else ""
         raise DataError(
-            f"'{folder}' has no preferences{left}: they come from trials that were planned in"
-            " pairs"
+            f"'{folder}' has no preferences{left}: they come from trials that were planned in pairs"
         )
     ratings = bradley_terry([v.preference for v in votes], level)
     ranked = [
