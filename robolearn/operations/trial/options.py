@@ -53,8 +53,8 @@ class DesignOptions:
     def __post_init__(self) -> None:
         if self.pairs and self.rule.kind == "sequential":
             raise ConfigError(
-                "rule: pairs (--ab) are ranked by preferences once all are compared, a sequential"
-                " rule would decide nothing; leave out --rule sequential, or --ab"
+                "rule: pairs are ranked by preferences once all are compared; a sequential"
+                " rule would decide nothing there: leave out the sequential rule, or the pairs"
             )
 
 

@@ -136,9 +136,9 @@ def test_options_that_preferences_do_not_know_are_refused(tmp_path, capsys):
 
 
 def test_pairs_have_no_sequential_rule(tmp_path, capsys):
-    with pytest.raises(ConfigError, match="a sequential rule would decide nothing; leave out"):
+    with pytest.raises(ConfigError, match="a sequential rule would decide nothing there"):
         DesignOptions(pairs=True, rule=Rule(kind="sequential"))
     words = ["trial", "--out", str(tmp_path / "o"), "--ab", "--rule", "sequential", "--yes"]
     assert main(words) == 2
-    assert "--rule sequential, or --ab" in capsys.readouterr().err
+    assert "leave out the sequential rule, or the pairs" in capsys.readouterr().err
     assert not (tmp_path / "o").exists()
