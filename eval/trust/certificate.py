@@ -27,7 +27,8 @@ from robolearn.config import from_dict, to_dict
 from robolearn.data.names import steering
 from robolearn.errors import CertificateError, ConfigError
 
-FORMAT = "robolearn certificate 3"
+KIND = "robolearn certificate"
+FORMAT = f"{KIND} 3"
 # A certificate over a suite of 10,000 starts takes less.
 MAX_BYTES = 4 * 2**20
 # Nobody has more trials, and counts up to here are exact as floats.
@@ -215,11 +216,18 @@ class Certificate:
     def assured(self) -> float:
         """The real success rate that this vouches for: the lower end of the real interval, or,
         where the policy was not tried in reality, of the simulated one less what the simulator
-        flattered any policy by.
+        flattered any policy by. Of both the lower one where it was tried in reality from a part of
+        the starts alone: for the others simulation speaks.
         """
-        if self.real is not None:
-            return self.real.low
-        return self.simulated.low - self.trust.overrated
+        simulated = self.simulated.low - self.trust.overrated
+        if self.real is None:
+            return simulated
+        return min(self.real.low, simulated) if self.partly_real else self.real.low
+
+    @property
+    def partly_real(self) -> bool:
+        """Whether some of the starts were tried in simulation alone."""
+        return self.real is not None and self.real.starts < self.simulated.starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,15 +261,19 @@ def lacking(certificate: Certificate) -> tuple[str, ...]:
 def assured_words(certificate: Certificate) -> str:
     """How :attr:`Certificate.assured` comes about."""
     value = f"a real success of at least {max(0.0, certificate.assured):.3f} is shown"
-    r = certificate.real
-    if r is not None:
-        return f"{value} ({r.successes} of {r.trials} real trials{r.from_starts})"
-    s, t = certificate.simulated, certificate.trust
+    r, s, t = certificate.real, certificate.simulated, certificate.trust
+    real = "" if r is None else f"{r.successes} of {r.trials} real trials{r.from_starts}"
+    if r is not None and not certificate.partly_real:
+        return f"{value} ({real})"
     margin = f", less {t.overrated:.3f} by which '{t.most_overrated}' is better there than it is"
-    return (
-        f"{value} ({s.successes} of {s.trials} simulated trials{s.from_starts}, at least"
-        f" {s.low:.3f}{margin if t.overrated > 0 else ''})"
+    simulated = (
+        f"{s.successes} of {s.trials} simulated trials{s.from_starts}, at least"
+        f" {s.low:.3f}{margin if t.overrated > 0 else ''}"
     )
+    if r is None:
+        return f"{value} ({simulated})"
+    part = f"of {r.starts} of {s.starts} starts, at least {r.low:.3f}"
+    return f"{value}, the lower of two ({real}, {part}; {simulated})"
 
 
 def digest_of(certificate: Any) -> str:

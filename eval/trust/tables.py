@@ -63,13 +63,15 @@ class TaskTable:
         """The fewest independent trials of a policy on a side of which they are known, where a
         start counts once; None: on neither.
         """
-        known = [spread[0] for spread in (self.real_trials, self.sim_trials) if spread is not None]
+        known = [
+            c for p in self.pairs for side in (p.real, p.sim) if (c := _count(side)) is not None
+        ]
         starts = [
             sum(len(s) for s in p.starts if s is not None)
             for p in self.pairs
             if p.starts and None not in p.starts
         ]
-        return min(known + starts, default=None)
+        return min([*known, *starts], default=None)
 
     @property
     def repeats(self) -> tuple[Repeats, ...]:
@@ -78,8 +80,8 @@ class TaskTable:
 
     @property
     def noisy(self) -> bool:
-        """Whether the trials of either side are known, so that their noise is."""
-        return self.real_trials is not None or self.sim_trials is not None
+        """Whether trials of any policy are known on either side, so that their noise is."""
+        return any(_count(side) is not None for p in self.pairs for side in (p.real, p.sim))
 
     def redrawn(self, draws: int, rng: np.random.Generator) -> tuple[FloatRows, FloatRows]:
         """(sim, real) ``[draws, policies]``: the trials done again with the rates that were seen,
@@ -200,9 +202,14 @@ def _mean(parts: Sequence[Outcomes]) -> float:
 
 
 def _spread(sides: Sequence[Sequence[Outcomes]]) -> tuple[int, int] | None:
-    counts = [[o.trials for o in parts] for parts in sides]
-    known = [sum(c for c in parts if c is not None) for parts in counts if None not in parts]
+    known = [c for parts in sides if (c := _count(parts)) is not None]
     return (min(known), max(known)) if known and len(known) == len(sides) else None
+
+
+def _count(parts: Sequence[Outcomes]) -> int | None:
+    """The trials of a policy; None: not known of all parts."""
+    counts = [o.trials for o in parts]
+    return None if None in counts or not counts else sum(c for c in counts if c is not None)
 
 
 def _bent(outcomes: Outcomes, line: tuple[float, float]) -> Outcomes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ import tyro
 
 from robolearn.cli.shared.output_path import output_file
 from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,7 @@ def main(argv: list[str]) -> int:
 
     out = args.out or args.run / FILE
     output_file(out, "--out", (".json",))
+    _require_replaceable(out)
     rule = Rule(
         args.least_success,
         ("ranks reliably", "screens only") if args.screening else ("ranks reliably",),
@@ -87,3 +90,20 @@ def main(argv: list[str]) -> int:
         say(f"signed by {found.issued.signature.key}", quiet=args.json)
     say(f"written: {found.path}, {found.page}", quiet=args.json)
     return 0 if certificate.passes else 1
+
+
+def _require_replaceable(out: Path) -> None:
+    """ConfigError for a file that is there and is no certificate: a run's own, say."""
+    if not out.exists():
+        return
+    from eval.trust.certificate import KIND
+
+    try:
+        said = json.loads(out.read_text(encoding="utf-8"))
+        fits = isinstance(said, dict) and str(said.get("format", "")).startswith(KIND)
+    except (OSError, ValueError, RecursionError):
+        fits = False
+    if not fits:
+        raise ConfigError(
+            f"--out: '{out}' exists and is no certificate; give another name, or move it away"
+        )

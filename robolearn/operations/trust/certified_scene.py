@@ -33,10 +33,17 @@ def beside(where: str, certificate: Path) -> str:
 
 
 def _found(where: str, folder: Path | None) -> str:
+    """What stands beside a certificate is looked for there alone: the folder that somebody works
+    in may have another copy, with a drift of its own.
+    """
     parsed = WorldName.parse(where)
-    if folder is None or not (folder / parsed.base / "scene.yaml").is_file():
+    if folder is None:
         return where
-    return str(dataclasses.replace(parsed, base=str(folder / parsed.base)))
+    there = folder / parsed.base
+    packaged = not is_scene(parsed) or parsed.base in scene_names()
+    if packaged and not (there / "scene.yaml").is_file():
+        return where
+    return str(dataclasses.replace(parsed, base=str(there)))
 
 
 def drift_of(where: str, folder: Path | None = None) -> tuple[Drift, str]:

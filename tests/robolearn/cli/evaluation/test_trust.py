@@ -256,3 +256,19 @@ def test_names_in_another_form_of_letters_are_said(tmp_path: Path) -> None:
     table.write_text("\n".join(lines), encoding="utf-8")
     (note, *_) = trust_of_table(table).report.notes
     assert note == "tasks 'push' and '\uff50ush' differ only in the form of letters and count as 2"
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"),
+    [("", "screens only"), ("t,known as a rate,,,,,0.97,0.97\n", "screens only")],
+)
+def test_trial_numbers_that_are_known_count_beside_a_rate(tmp_path, capsys, more, verdict):
+    """Nine trials of each are too few for an order, also where one policy more is known as a rate
+    alone: what was known of the others had been forgotten then.
+    """
+    table = tmp_path / "table.csv"
+    columns = "task,policy,real_successes,real_trials,sim_successes,sim_trials,real_score,sim_score"
+    rows = [f"t,p{k},{k},9,{k},9,,\n" for k in range(10)]
+    table.write_text(f"{columns}\n{''.join(rows)}{more}")
+    (task,) = document(capsys, table)
+    assert task["verdict"] == verdict

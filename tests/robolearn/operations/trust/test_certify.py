@@ -22,6 +22,7 @@ from eval.trust.certificate import (
     MAX_BYTES,
     Counted,
     Issued,
+    assured_words,
     digest_of,
     document,
     read_certificate,
@@ -34,6 +35,7 @@ from robolearn.data.provenance import git_revision
 from robolearn.errors import CertificateError, ConfigError, DataError, RobolearnError
 from robolearn.operations.builders import WorldInfo
 from robolearn.operations.trust import permission
+from robolearn.operations.trust.certified_scene import drift_of, known_scene
 from robolearn.operations.trust.certify import certify
 from robolearn.operations.trust.driving_hash import driving_hash
 from robolearn.operations.trust.permission import permit
@@ -95,6 +97,35 @@ def test_a_certificate_says_what_was_shown_and_permits_just_that(made) -> None:
     # Starts between those that were tried are covered.
     between = made.wanted().conditions[0]
     assert allowed(made, conditions=[dataclasses.replace(between, id="other")]).digest
+
+
+def test_starts_that_were_tried_in_simulation_alone_are_vouched_for_by_simulation(made) -> None:
+    """Real trials of the easy half alone were said to show its success for all starts."""
+    c = made.issued.certificate
+    easy, all_of_them = Counted.of([[True]] * 8), Counted.of([[True]] * 8 + [[False]] * 8)
+    part = dataclasses.replace(c, real=easy, simulated=all_of_them)
+    assert part.assured == pytest.approx(all_of_them.low - c.trust.overrated)
+    assert "8 of 8 real trials, of 8 of 16 starts" in assured_words(part)
+    worse = dataclasses.replace(
+        c, real=Counted.of([[False]] * 8), simulated=Counted.of([[True]] * 16)
+    )
+    assert worse.assured == worse.real.low
+    whole = dataclasses.replace(c, real=all_of_them, simulated=Counted.of([[True]] * 16))
+    assert whole.assured == all_of_them.low
+
+
+def test_another_copy_of_the_scene_where_somebody_works_is_not_looked_at(
+    made, tmp_path, monkeypatch
+) -> None:
+    """Its drift would be another table's."""
+    beside = made.path.parent
+    name = "scene_of_the_certificate"
+    shutil.copytree(made.scene, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    assert known_scene(name).hash
+    with pytest.raises(RobolearnError, match=name):
+        known_scene(name, beside)
+    assert drift_of(name, beside) == ("not measured", "")
 
 
 @pytest.mark.usefixtures("quick")
@@ -603,6 +634,14 @@ def test_the_command_writes_and_says_what_is_lacking(made, capsys) -> None:
     assert main([*words, "--least-success", "0.95"]) == 1
     assert "not enough: a real success of at least 0.806 is shown" in capsys.readouterr().out
     refused(made, "less than 0.95", out, now=dt.datetime.now(dt.UTC))
+    # A certificate is written anew; what is none stays.
+    assert main([*words, "--least-success", "0.95"]) == 1
+    capsys.readouterr()
+    spec = made.folder / "spec.json"
+    spec.write_text('{"name": "of a run"}')
+    assert main([*words[:-1], str(spec)]) == 2
+    assert "exists and is no certificate" in capsys.readouterr().err
+    assert spec.read_text() == '{"name": "of a run"}'
     key = made.folder / "key.pem"
     key.write_bytes(pem_of(ed25519.Ed25519PrivateKey.generate()))
     assert main([*words, "--sign", str(key), "--json"]) == 0
