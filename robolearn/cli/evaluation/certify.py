@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -99,8 +100,9 @@ def _require_replaceable(out: Path) -> None:
     from eval.trust.certificate import KIND
 
     try:
-        said = json.loads(out.read_text(encoding="utf-8"))
-        fits = isinstance(said, dict) and str(said.get("format", "")).startswith(KIND)
+        said: Any = json.loads(out.read_text(encoding="utf-8"))
+        kept: Mapping[str, Any] = said if isinstance(said, dict) else {}
+        fits = str(kept.get("format", "")).startswith(KIND)
     except (OSError, ValueError, RecursionError):
         fits = False
     if not fits:
