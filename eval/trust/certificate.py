@@ -297,6 +297,14 @@ def write_certificate(path: Path, issued: Issued) -> None:
     write_text(path, json.dumps(document(issued), indent=1, allow_nan=False) + "\n")
 
 
+def is_certificate(path: Path) -> bool:
+    """Whether a file says that it is one, of whatever version; nothing else is looked at."""
+    try:
+        return str(_read(path).get("format")).startswith(KIND)
+    except CertificateError:
+        return False
+
+
 def read_certificate(path: Path, now: dt.datetime) -> Issued:
     """Read a file that may come from anywhere, and check all that it says of itself.
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
@@ -97,15 +95,9 @@ def _require_replaceable(out: Path) -> None:
     """ConfigError for a file that is there and is no certificate: a run's own, say."""
     if not out.exists():
         return
-    from eval.trust.certificate import KIND
+    from eval.trust.certificate import is_certificate
 
-    try:
-        said: Any = json.loads(out.read_text(encoding="utf-8"))
-        kept: Mapping[str, Any] = said if isinstance(said, dict) else {}
-        fits = str(kept.get("format", "")).startswith(KIND)
-    except (OSError, ValueError, RecursionError):
-        fits = False
-    if not fits:
+    if not is_certificate(out):
         raise ConfigError(
             f"--out: '{out}' exists and is no certificate; give another name, or move it away"
         )
