@@ -331,7 +331,7 @@ def test_trials_that_repeat_a_start_do_not_pass_for_further_starts():
     """Of equal policies whose trials repeat themselves a test over all of them declared one better
     in 12 % of plans, at a level of 5 %.
     """
-    rng, draws, n, rule = np.random.default_rng(3), 150, 20, Rule(alpha=0.1)
+    rng, draws, n, rule = np.random.default_rng(3), 40, 20, Rule(alpha=0.1)
     wrong = 0
     for _ in range(draws):
         rows = [r for name in "ab" for r in trials(name, rng.random(n) < 0.5)]
