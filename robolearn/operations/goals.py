@@ -41,6 +41,15 @@ def common_goal(runs: Sequence[Path]) -> Pose | None:
     return first
 
 
+def goal_run(runs: Sequence[Path], task: str) -> Path | None:
+    """The run whose recordings say where the goal is for all of ``runs``: the first that says one,
+    else the first; :class:`ConfigError` if they learned several.
+    """
+    if task == PushT.name and common_goal(runs) is not None:
+        return next(run for run in runs if trained_goal(run) is not None)
+    return runs[0] if runs else None
+
+
 def world_for(world: str, task: str, runs: Sequence[Path]) -> str:
     """``world`` with the goal that ``runs`` learned, where it says none itself.
 

@@ -35,6 +35,7 @@ from robolearn.operations.deploy.opened import policy_agent
 from robolearn.operations.deploy.policy import Source, open_policy, policy_latency_s
 from robolearn.operations.deploy.task import recorded_params, task_of
 from robolearn.operations.deploy.trials import blank_trial
+from robolearn.operations.goals import goal_run
 from robolearn.operations.pictures.draw import Drawn
 from robolearn.operations.pictures.overlay import StartOverlay
 from robolearn.operations.suites import aside
@@ -194,7 +195,8 @@ class CellStage:
         chosen = CellChoice(cell, trials.robot, lab_seed is not None, lab_seed or 0)
         chosen.require_possible()
         runs = [Path(s) for s in trials.sources.values() if not is_server(s)]
-        task = task_of(suite, cell, trials.robot, trials.folder, runs[0] if runs else None)
+        run = goal_run(runs, suite.config.task)
+        task = task_of(suite, cell, trials.robot, trials.folder, run)
         overlay = _overlay(stack, options.overlay, trials)
         opened = open_cell(stack, chosen, None if plan.score == "operator" else task, operator)
         env = opened.env

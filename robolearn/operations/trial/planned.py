@@ -44,7 +44,9 @@ from hardware.cell.load import load_cell
 from robolearn.config import config_hash, differences, find_config, to_dict
 from robolearn.data.store.lock import StoreLock
 from robolearn.errors import ConfigError, DataError
+from robolearn.operations.builders import is_server
 from robolearn.operations.cell.placing import require_starts
+from robolearn.operations.goals import goal_run, params_for
 from robolearn.operations.suites import open_suite
 from robolearn.operations.trial.options import DesignOptions, TrialOptions
 from robolearn.operations.trial.sources import given_policies, located_sources
@@ -136,6 +138,10 @@ def _plan(options: TrialOptions, design: DesignOptions, robot: Path, where: Path
         require_starts(conditions, cell, where)
     lab_seed = design.lab_seed if design.start_lab else None
     policies = given_policies(design, suite.config)
+    # What all trials are judged by must not hang on the policy that comes first by its alias.
+    run = goal_run([Path(p.source) for p in policies if not is_server(p.source)], suite.config.task)
+    for file, cell in cells.items():
+        params_for(cell.task_params, suite.config.task, run, f"'{file}'")
     nonce = new_nonce()
     words = aliases(len(policies))
     by_hash = shuffled(words, tuple(p.hash for p in policies), nonce)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from eval.blinded.plan import FILE_NAME
 from eval.trials.suites import suite_yaml
 from hardware.cell.load import load_cell
 from policies.imitation.flow import FlowConfig
@@ -18,14 +19,18 @@ from robolearn.operations.compose import ComposedBuilder, write_composed
 from robolearn.operations.deploy.task import recorded_params, task_of
 from robolearn.operations.evaluate import evaluate
 from robolearn.operations.evaluate_options import EvaluateOptions
-from robolearn.operations.goals import common_goal, trained_goal, world_for
+from robolearn.operations.goals import common_goal, goal_run, trained_goal, world_for
 from robolearn.operations.suites import open_suite
+from robolearn.operations.trial.options import DesignOptions, TrialOptions
+from robolearn.operations.trial.planned import open_trials
 from robolearn.pusht import GOAL, TASK_PARAMS, Pose
 from robolearn.training.experiment import Experiment, train
 from robolearn.training.loop import FitConfig
+from robolearn.training.run_directory import PROVENANCE
 from sim.tasks.pusht import PushT
 from sim.worlds import make_world, said_goal
 from tests.learning_mocks import BLOCK, TOOL, random_source
+from tests.robolearn.operations.trial.files import RUNS, write_files
 from tests.robolearn.test_pusht_goal import OTHER, scene_with
 
 SUITE = Path("configs/eval/pusht.yaml")
@@ -47,6 +52,31 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("goals")
     goals = {"other": (OTHER,), "usual": (GOAL,), "both": (OTHER, GOAL), "none": ()}
     return {name: trained(folder / name, *g) for name, g in goals.items()}
+
+
+def test_blinded_trials_are_judged_by_no_goal_that_chance_chooses(tmp_path: Path) -> None:
+    """It was that of the run whose alias came first; refused is before anything is locked."""
+    write_files(tmp_path, 2)
+
+    def learned(name: str, goal: Pose | None) -> Path:
+        params = {} if goal is None else {TASK_PARAMS: {"goal": list(goal)}}
+        (tmp_path / name / PROVENANCE).write_text(json.dumps(params))
+        return tmp_path / name
+
+    design = DesignOptions(
+        policies=tuple(str(tmp_path / name) for name in RUNS), suite=tmp_path / "suite.yaml"
+    )
+    options = TrialOptions(
+        out=tmp_path / "out", robot=tmp_path / "cell.yaml", design=design, operator="me"
+    )
+    first, second = (learned(name, goal) for name, goal in zip(RUNS, (OTHER, GOAL), strict=True))
+    with pytest.raises(ConfigError, match=r"different goals.*try them apart"):
+        open_trials(options)
+    assert not (options.out / FILE_NAME).exists()
+    learned(first.name, None)
+    learned(second.name, OTHER)
+    assert goal_run([first, second], PushT.name) == goal_run([second, first], PushT.name) == second
+    assert open_trials(options).began
 
 
 def test_a_run_says_the_goal_of_its_recordings(runs: dict[str, Path], tmp_path: Path) -> None:
