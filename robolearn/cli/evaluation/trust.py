@@ -11,6 +11,7 @@ import tyro
 from robolearn.cli.evaluation.csv_tables import share
 from robolearn.cli.shared.output_path import output_file
 from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.cli.shared.without_use import refuse_without_use
 from robolearn.errors import ConfigError
 from robolearn.operations.trust.options import Beside
 
@@ -60,6 +61,16 @@ def main(argv: list[str]) -> int:
             "--causes, --rankings, --changed, --trajectories and --against belong to trials: give"
             " --real FOLDER and --sim FOLDER, too"
         )
+    if not from_trials:
+        what = "of trials: with --real FOLDER and --sim FOLDER"
+        refuse_without_use(args, ("real_world", "sim_world", "by"), what)
+    if args.beside.against:
+        folders = [{f.resolve() for f in side} for side in (args.beside.against, args.sim)]
+        if folders[0] == folders[1] and args.beside.against_world in ("", args.sim_world):
+            raise ConfigError(
+                "--against is what --sim is: a simulator is compared with another one; give that"
+                " one's folder, or its name with --against-world"
+            )
     if args.beside.against_world and not args.beside.against:
         raise ConfigError("--against-world is of --against FOLDER, which is missing")
     if args.beside.trajectories_world and args.beside.trajectories is None:

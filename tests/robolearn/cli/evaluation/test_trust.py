@@ -272,3 +272,19 @@ def test_trial_numbers_that_are_known_count_beside_a_rate(tmp_path, capsys, more
     table.write_text(f"{columns}\n{''.join(rows)}{more}")
     (task,) = document(capsys, table)
     assert task["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--table", "t.csv", "--by", "score"], "--by: of trials"),
+        (["--table", "t.csv", "--sim-world", "x"], "--sim-world: of trials"),
+        (["--real", "r", "--sim", "s", "--against", "../here/s"], "--against is what --sim is"),
+    ],
+)
+def test_what_would_say_nothing_is_refused(capsys, tmp_path, monkeypatch, words, said):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "")
+    assert said in err
