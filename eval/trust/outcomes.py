@@ -125,7 +125,7 @@ def starts_of(
     Where reality was not repeated, a simulated trial stands for the repetition, as it is one if the
     simulator is perfect; other policies' trials do, too. What is not seen counts as independent.
     """
-    at = {name: i for i, name in enumerate(dict.fromkeys(n for side in real for n in side))}
+    at = {name: i for i, name in enumerate(sorted({n for side in real for n in side}))}
     repeats = _repeats(real, sim, at)
     found: list[Starts] = []
     for sides in zip(real, sim, strict=True):

@@ -20,7 +20,7 @@ from eval.trust.resampling import Chance, NoiseFloor, Span
 from eval.trust.tables import PolicyPair, TaskTable, pooled
 from eval.trust.trajectories import Trajectories
 from eval.trust.variants import Variants
-from eval.trust.verdict import RULE, Judgement, Seen, Verdict, decide, judge
+from eval.trust.verdict import ALPHA, REACHED, RULE, Judgement, Seen, Verdict, decide, judge
 from robolearn.errors import DataError
 
 CONVENTION = (
@@ -142,22 +142,19 @@ def trust_in(table: TaskTable, *, level: float = 0.95, seed: int = 0) -> TaskTru
     measures = _measured(table, level, seed)
     order, violation = measures["spearman"], measures["mmrv"]
     worst = _worst(table)
-    order_noise = {} if order.why else resampling.order_floor(table, seed)
-    seen = Seen(
+    seen = _seen(
+        table,
+        seed,
         order=float("nan") if order.value is None else order.value,
         violation=float("nan") if violation.value is None else violation.value,
-        chance={n: m.chance for n, m in measures.items() if m.chance is not None},
-        noise=order_noise,
         undefined=order.why,
-        trials=table.fewest,
-        rates=_different(table),
         worst="" if worst is None else wrong_words(worst),
     )
     return TaskTrust(
         table=table,
         measures=measures,
         least_p=resampling.least_p(table.k),
-        order_noise=order_noise,
+        order_noise=seen.noise,
         choice=_choice(table),
         worst=worst,
         judgement=judge(table, seen, seed),
@@ -171,12 +168,24 @@ def verdict_of(table: TaskTable, *, seed: int = 0) -> Verdict:
     found = values(sim=table.sim[None], real=table.real[None], names=names)
     order, violation = (float(found[name][0]) for name in names)
     undefined = _why_undefined("spearman", table, order)
-    by_chance = {} if undefined else resampling.chance(table, seed, ("pearson",))
-    noise = {} if undefined else resampling.order_floor(table, seed)
-    seen = Seen(
-        *(order, violation, by_chance, noise, undefined, table.fewest, _different(table), "")
-    )
+    seen = _seen(table, seed, order=order, violation=violation, undefined=undefined, worst="")
     return decide(table.k, seen)
+
+
+def _seen(
+    table: TaskTable, seed: int, *, order: float, violation: float, undefined: str, worst: str
+) -> Seen:
+    return Seen(
+        order=order,
+        violation=violation,
+        by_chance=None if undefined else resampling.as_correlated(table, seed, ALPHA),
+        by_noise=None if undefined else resampling.as_violated(table, seed, REACHED),
+        noise={} if undefined else resampling.order_floor(table, seed),
+        undefined=undefined,
+        trials=table.fewest,
+        rates=_different(table),
+        worst=worst,
+    )
 
 
 def wrong_words(pair: WrongPair) -> str:

@@ -83,6 +83,13 @@ class TaskTable:
         """Whether trials of any policy are known on either side, so that their noise is."""
         return any(_count(side) is not None for p in self.pairs for side in (p.real, p.sim))
 
+    @property
+    def by_name(self) -> TaskTable:
+        """The same, in an order that is not the caller's: what is drawn of it does not depend on
+        the order of lines.
+        """
+        return replace(self, pairs=tuple(sorted(self.pairs, key=lambda p: p.policy)))
+
     def redrawn(self, draws: int, rng: np.random.Generator) -> tuple[FloatRows, FloatRows]:
         """(sim, real) ``[draws, policies]``: the trials done again with the rates that were seen,
         from other starts where starts are known.

@@ -16,7 +16,7 @@ import numpy as np
 from eval.statistics.ranking import spearman_interval
 from eval.trust.measures import mmrv, spearman
 from eval.trust.outcomes import Outcomes
-from eval.trust.resampling import Chance, NoiseFloor, draws_of
+from eval.trust.resampling import NoiseFloor, Share, draws_of
 from eval.trust.tables import PolicyPair, TaskTable
 from robolearn.seeding import child_seed
 from robolearn.shapes import Flags, FloatRows, Floats
@@ -32,6 +32,8 @@ LEVEL = 0.95
 LEAST_ORDER = 0.5
 # Of the one-sided permutation test.
 ALPHA = 0.05
+# As often as this noise must bring so large an MMRV under a perfect order.
+REACHED = 0.05
 # The largest MMRV where trial numbers, and so the noise, are not known.
 RATES_ONLY = 0.05
 # With fewer trials of a policy in either world, where they are known, all of them may have ended
@@ -76,8 +78,10 @@ class Seen:
     # Spearman's correlation and MMRV; nan where not defined.
     order: float
     violation: float
-    # Of Pearson's correlation.
-    chance: Mapping[str, Chance]
+    # How often rates agree so well by chance; None where the order is not defined.
+    by_chance: Share | None
+    # How often MMRV is as large under a perfect order; None without trial numbers.
+    by_noise: Share | None
     # Of Spearman's correlation and MMRV under a perfect order; empty without trial numbers.
     noise: Mapping[str, NoiseFloor]
     # Why the correlation is not defined; empty where it is.
@@ -95,11 +99,12 @@ def decide(k: int, seen: Seen) -> Verdict:
     """Apply :data:`RULE` to what was seen of ``k`` policies."""
     if seen.undefined:
         return NOT_SHOWN
-    low = _lower(np.array([seen.order]), k)
+    low = float(_lower(np.array([seen.order]), k)[0])
     enough = seen.rates >= LEAST_RATES and (seen.trials is None or seen.trials >= LEAST_TRIALS)
-    if enough and bool(_reliable(low, np.array([seen.violation]), _limit(seen))[0]):
+    if enough and low >= LEAST_ORDER and _noise_explains(seen):
         return RELIABLY
-    return SCREENS if seen.chance["pearson"].p <= ALPHA else NOT_SHOWN
+    chance = seen.by_chance
+    return SCREENS if chance is not None and chance.ends[1] <= ALPHA else NOT_SHOWN
 
 
 def judge(table: TaskTable, seen: Seen, seed: int) -> Judgement:
@@ -110,9 +115,12 @@ def judge(table: TaskTable, seen: Seen, seed: int) -> Judgement:
     low = float(_lower(np.array([seen.order]), k)[0])
     interval = f"{100 * LEVEL:g} % interval from {low:.2f}" if k > 3 else "too few for an interval"
     why = [f"Spearman {seen.order:.2f} of {k} policies, {interval}"]
-    if verdict != RELIABLY:
-        why.append(f"p = {seen.chance['pearson'].p:.2g} that rates agree so well by chance")
-    why.append(f"MMRV {seen.violation:.3f} where {_limit_words(seen)}")
+    if verdict != RELIABLY and seen.by_chance is not None:
+        why.append(
+            f"p = {seen.by_chance.value:.2g} that rates agree so well by"
+            f" chance{_untold(seen.by_chance, ALPHA)}"
+        )
+    why.append(f"MMRV {seen.violation:.3f}{_noise_words(seen)}")
     more = "" if verdict == RELIABLY else _more(table, seen, seed)
     return Judgement(verdict, "; ".join(why), more)
 
@@ -125,15 +133,15 @@ def share_recognised(table: TaskTable, seed: int, times: float = 1.0) -> float:
         return 0.0
     rng = np.random.default_rng(child_seed(seed, "power", str(times), table.k))
     draws = min(1_000, draws_of(table.k))
-    return float(recognised(*table.ordered(draws, rng, times)).mean())
+    return float(recognised(*table.by_name.ordered(draws, rng, times)).mean())
 
 
 def recognised(sim: FloatRows, real: FloatRows) -> Flags:
     """Which draws of a simulator with the perfect order the rule finds reliable."""
     violation = mmrv(sim=sim, real=real)
     limit = float(np.percentile(violation, 95))
-    order = spearman(sim=sim, real=real)
-    return _reliable(_lower(order, sim.shape[1]), violation, limit)
+    low = _lower(spearman(sim=sim, real=real), sim.shape[1])
+    return (np.nan_to_num(low, nan=-1.0) >= LEAST_ORDER) & (violation <= limit + 1e-9)
 
 
 def fewest_policies() -> int:
@@ -148,18 +156,24 @@ def _lower(order: Floats, k: int) -> Floats:
     return spearman_interval(order, k, LEVEL)[0] if k > 3 else np.full(order.shape, -1.0)
 
 
-def _reliable(low: Floats, violation: Floats, limit: float) -> Flags:
-    return (np.nan_to_num(low, nan=-1.0) >= LEAST_ORDER) & (violation <= limit + 1e-9)
+def _noise_explains(seen: Seen) -> bool:
+    """Whether MMRV is within noise for sure."""
+    if seen.by_noise is None:
+        return seen.violation <= RATES_ONLY + 1e-9
+    return seen.by_noise.ends[0] >= REACHED
 
 
-def _limit(seen: Seen) -> float:
-    return seen.noise["mmrv"].p95 if "mmrv" in seen.noise else RATES_ONLY
+def _noise_words(seen: Seen) -> str:
+    if seen.by_noise is None:
+        return f" where at most {RATES_ONLY:g} is accepted without trial numbers"
+    share = f"{100 * seen.by_noise.value:.2g} of 100 repetitions of a perfect order"
+    return f", which noise reaches in {share}{_untold(seen.by_noise, REACHED)}"
 
 
-def _limit_words(seen: Seen) -> str:
-    if "mmrv" in seen.noise:
-        return f"noise brings up to {_limit(seen):.3f}"
-    return f"at most {_limit(seen):g} is accepted without trial numbers"
+def _untold(share: Share, limit: float) -> str:
+    if share.told(limit):
+        return ""
+    return f" (too near to the limit of {limit:g} to be told from it in {share.draws} draws)"
 
 
 def _needed(k: int) -> str:
@@ -167,7 +181,7 @@ def _needed(k: int) -> str:
 
 
 def _more(table: TaskTable, seen: Seen, seed: int) -> str:
-    fewest, limit = fewest_policies(), _limit(seen)
+    fewest = fewest_policies()
     if table.k < fewest:
         return (
             f"more trials of these {table.k} policies cannot show it: even of a perfect order the"
@@ -184,14 +198,16 @@ def _more(table: TaskTable, seen: Seen, seed: int) -> str:
             f"policies that differ in reality: these {table.k} have {seen.rates} different rates,"
             f" which show an order of no more; {LEAST_RATES} or more are needed"
         )
-    spearman_noise = seen.noise.get("spearman")
-    if "mmrv" not in seen.noise or spearman_noise is None:
+    if not {"spearman", "mmrv"} <= seen.noise.keys():
         return "give successes and trials instead of rates to learn what noise explains"
-    if seen.violation > limit + 1e-9 or seen.order < spearman_noise.p5 - 1e-9:
+    if seen.by_noise is not None and not seen.by_noise.told(REACHED):
+        return "this table lies at the limit: a few more trials decide it either way"
+    least, most = seen.noise["spearman"].p5, seen.noise["mmrv"].p95
+    if not _noise_explains(seen) or seen.order < least - 1e-9:
         worst = f"; {seen.worst}" if seen.worst else ""
         return (
             "more trials alone are not likely to help: with a perfect order noise leaves Spearman"
-            f" at {spearman_noise.p5:.2f} or more and MMRV at {limit:.3f} or less in 95 of 100"
+            f" at {least:.2f} or more and MMRV at {most:.3f} or less in 95 of 100"
             f" repetitions each{worst}"
         )
     return _planned(table, seed)

@@ -4,7 +4,8 @@
 tables per row by default): true real rates are spread over .05 to .95, trials are drawn anew.
 ``python -m tests.benchmarks.bench_trust estimates`` prints what intervals of real success do that
 simulation helps, ``savings`` what a perfect simulator saves beside what is predicted, ``floors
-[worlds]`` what noise is said to bring beside what it brings, where starts matter.
+[worlds]`` what noise is said to bring beside what it brings, where starts matter, ``intervals
+[tables]`` how often intervals over trials hold what is true.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from scipy import stats
 from eval.trust.agreement import agreement
 from eval.trust.endings import endings
 from eval.trust.estimates import Repetitions, possible_saving, real_estimate, repetitions
-from eval.trust.measures import mmrv
+from eval.trust.measures import mmrv, values
 from eval.trust.outcomes import Outcomes, starts_of
 from eval.trust.pairing import By, PairedConditions, paired_tasks
 from eval.trust.report import trust_report, verdict_of
-from eval.trust.resampling import noise_floor, order_floor
+from eval.trust.resampling import draws_of, noise_floor, order_floor, over_trials
 from eval.trust.tables import PolicyPair, TaskTable
 from robolearn.types import TrialRecord
 from tests.benchmarks.turns import at_least, interleaved
@@ -46,6 +47,8 @@ CLAIMED = (
     (0.02, 0.2, 0.25), (0.98, 0.5, 0.0), (0.95, 0.8, 0.25), (0.2, 0.2, 0.0), (0.2, 0.5, 0.5),
     (0.5, 0.5, 0.0), (0.5, 0.5, 0.5), (0.5, 0.5, 0.75), (0.7, 0.8, 0.75),
 )  # fmt: skip
+# Of which intervals over trials are counted.
+COUNTED = ("pearson", "spearman", "kendall", "mmrv", "bias", "mae", "ccc", "slope", "intercept")
 VERDICTS = ("ranks reliably", "screens only", "not shown")
 
 
@@ -246,6 +249,61 @@ def floors(worlds: int = 60) -> None:
         print(f"| {what} | {' | '.join(shown)} |", flush=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Tables of worlds of one kind, each with its true rates ``(sim, real)``."""
+
+    words: str
+    tables: Sequence[tuple[TaskTable, np.ndarray, np.ndarray]]
+
+    def row(self) -> str:
+        """How often percentiles of trials done again, and the intervals of the report, hold it."""
+        held: dict[str, list[tuple[bool, bool, float]]] = {name: [] for name in COUNTED}
+        for seed, (table, sim, real) in enumerate(self.tables):
+            rng = np.random.default_rng(seed)
+            again = table.by_name.redrawn(draws_of(table.k), rng)
+            drawn_again = values(sim=again[0], real=again[1], names=COUNTED)
+            found = over_trials(table, 0.95, seed)
+            true = values(sim=sim[None], real=real[None], names=COUNTED)
+            for name in COUNTED:
+                at = float(true[name][0])
+                if name not in found or not np.isfinite(at):
+                    continue
+                low, high = found[name]
+                before = np.nanpercentile(drawn_again[name], (2.5, 97.5))
+                held[name].append(
+                    (bool(before[0] - 1e-9 <= at <= before[1] + 1e-9),
+                     low - 1e-9 <= at <= high + 1e-9, high - low)
+                )  # fmt: skip
+        cells = (
+            "{:.2f}, **{:.2f}** ({:.2f})".format(*np.mean(held[n], axis=0)) if held[n] else ""
+            for n in COUNTED
+        )
+        return f"| {self.words} | {' | '.join(cells)} |"
+
+
+def intervals(tables: int = 200) -> None:
+    """Print how often intervals over trials hold the true value, and how wide they are."""
+    head = ("simulator", "policies", "trials, real / simulated", *COUNTED)
+    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for kind in ("perfect", "noisy", "biased", "shuffled"):
+        for k, n, m in ((6, 10, 50), (12, 10, 50), (12, 50, 200)):
+            made: list[tuple[TaskTable, np.ndarray, np.ndarray]] = []
+            for seed in range(tables):
+                rng = np.random.default_rng(seed)
+                real = rng.uniform(0.02, 0.98, k)
+                sim = np.clip(simulator(kind, real, rng), 0.0, 1.0)
+                made.append((drawn(real, sim, (n, m), rng), sim, real))
+            print(Counted(f"{kind} | {k} | {n} / {m}", made).row(), flush=True)
+    for world in WORLDS:
+        at = np.linspace(-1.0, 1.0, 12)
+        rates = [stats.norm.cdf(m) for m in (at if world.joint == 1.0 else 0.6 * at - 0.5, at)]
+        happened = zip(*world.happened(tables, np.random.default_rng(0)), strict=True)
+        made = [(world.table(*one), rates[0], rates[1]) for one in happened]
+        trials = f"{world.starts} starts, {world.real} / {world.sim}"
+        print(Counted(f"{world.words} | 12 | {trials}", made).row(), flush=True)
+
+
 def loose(table: TaskTable) -> TaskTable:
     """The same with nothing known of starts."""
     return replace(table, pairs=tuple(replace(p, starts=()) for p in table.pairs))
@@ -337,5 +395,7 @@ if __name__ == "__main__":
         savings()
     elif sys.argv[1:2] == ["floors"]:
         floors(*map(int, sys.argv[2:]))
+    elif sys.argv[1:2] == ["intervals"]:
+        intervals(*map(int, sys.argv[2:]))
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)

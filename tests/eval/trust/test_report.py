@@ -37,7 +37,8 @@ def rates(real, sim, task: str = "t") -> TaskTable:
 )
 def test_a_perfect_simulator_does_not_score_zero(task, mean, p95) -> None:
     floor = noise_floor(table(task), 0, ("mmrv",))["mmrv"]
-    assert floor.mean == pytest.approx(mean, abs=1e-3)
+    # Four standard errors of so many draws.
+    assert floor.mean == pytest.approx(mean, abs=1.7e-3)
     # Quantiles of few numbers of trials jump by a trial.
     assert floor.p95 == pytest.approx(p95, abs=7e-3)
 

@@ -1,0 +1,160 @@
+"""Draws the rates that policies may truly have, given the trials that were seen (posterior).
+
+Trials done again with the rates that were seen have the noise of trials twice: among them every
+measure of agreement is worse than it truly is, the more so the fewer trials there are. What is
+asked for is the measure without noise, of the policies as they are.
+
+Model: on the scale ``arcsin(sqrt(rate))``, where noise does not depend on the rate (Anscombe 1948,
+Biometrika 35:246), what was seen of a policy is normal about what is true of it, and the policies'
+true ones are normal. Coordinates are the difference of simulation and reality, and their mean:
+simulators are made to be like reality, so that how far they are off is a scale of its own. Prior of
+the scales and of the correlation: Huang and Wand 2013 (Bayesian Analysis 8:439), half t. Draws by
+Gibbs sampling. Policies' noise counts as independent; where they share their starts, that is too
+much noise between them: intervals are then wider than they must be.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.typing import NDArray
+
+from eval.trust.outcomes import Outcomes, Side, Starts
+from eval.trust.tables import PolicyPair, TaskTable
+from robolearn.shapes import FloatRows, OwnFloats
+
+# (sim, real) to (sim - real, mean).
+_TURN = np.array([[1.0, 0.5], [-1.0, 0.5]])
+_BACK = np.linalg.inv(_TURN)
+# Half-t scales of both [rad], and their degrees of freedom.
+_SCALES = np.array([0.3, 0.5])
+_NU = 2.0
+# Chains side by side, of many policies fewer; sweeps before the first that is kept.
+_CHAINS, _FEW_CHAINS, _MANY = 40, 8, 200
+_BURN = 150
+# Noise of what is known without noise [rad^2]: the sampler needs some.
+_NONE = 1e-9
+
+Twos = Float64[NDArray[np.float64], "chains 2 2"]
+Means = Float64[NDArray[np.float64], "chains policies 2"]
+Seen = Float64[NDArray[np.float64], "policies 2"]
+Noise = Float64[NDArray[np.float64], "policies 2 2"]
+Two = Float64[NDArray[np.float64], "2"]
+Square = Float64[NDArray[np.float64], "2 2"]
+Squares = Float64[NDArray[np.float64], "*rows 2 2"]
+Normal = Float64[NDArray[np.float64], "*rows 2"]
+
+
+def true_rates(
+    table: TaskTable, draws: int, rng: np.random.Generator
+) -> tuple[FloatRows, FloatRows]:
+    """(sim, real) ``[draws, policies]``. A rate whose trials are not known is what it is."""
+    made = [_seen(pair) for pair in table.pairs]
+    turned = _posterior(
+        np.array([y for y, _ in made]) @ _TURN,
+        np.array([_TURN.T @ v @ _TURN for _, v in made]),
+        draws,
+        rng,
+    )
+    rates = np.square(np.sin(np.clip(turned @ _BACK, 0.0, np.pi / 2)))
+    for i, pair in enumerate(table.pairs):
+        for side, parts in enumerate((pair.sim, pair.real)):
+            if all(o.trials is None for o in parts):
+                rates[:, i, side] = sum(o.rate for o in parts) / len(parts)
+    return rates[..., 0], rates[..., 1]
+
+
+def _posterior(seen: Seen, noise: Noise, draws: int, rng: np.random.Generator) -> Means:
+    """True values ``[draws, policies, 2]``, of chains one after the other."""
+    k = len(seen)
+    chains = min(draws, _CHAINS if k <= _MANY else _FEW_CHAINS)
+    known = np.linalg.inv(noise)
+    pull = np.einsum("ki,kij->kj", seen, known)
+    true = np.broadcast_to(seen, (chains, k, 2))
+    spread = np.tile(np.eye(2) * 0.1, (chains, 1, 1))
+    kept: list[Means] = []
+    for sweep in range(_BURN + math.ceil(draws / chains)):
+        centre = true.mean(axis=1) + _normal(spread / k, rng)
+        precision = _precision(true - centre[:, None], np.linalg.inv(spread), rng)
+        spread = np.linalg.inv(precision)
+        narrow = np.linalg.inv(precision[:, None] + known)
+        towards = np.einsum("cij,cj->ci", precision, centre)[:, None] + pull
+        true = np.einsum("ckij,ckj->cki", narrow, towards) + _normal(narrow, rng)
+        if sweep >= _BURN:
+            kept.append(true)
+    return np.concatenate(kept)[:draws]
+
+
+def _precision(off: Means, precision: Twos, rng: np.random.Generator) -> Twos:
+    """Of the policies' spread, drawn given how far each is ``off`` their centre."""
+    chains, k, _ = off.shape
+    rate = 1.0 / _SCALES**2 + _NU * np.diagonal(precision, axis1=1, axis2=2)
+    scales = rng.gamma((_NU + 2) / 2, 1.0, (chains, 2)) / rate
+    about = np.einsum("cki,ckj->cij", off, off)
+    about[:, [0, 1], [0, 1]] += 2 * _NU * scales
+    # Wishart, by Bartlett's decomposition.
+    freedom = _NU + 1 + k
+    lower = np.zeros((chains, 2, 2))
+    lower[:, 0, 0] = np.sqrt(rng.chisquare(freedom, chains))
+    lower[:, 1, 1] = np.sqrt(rng.chisquare(freedom - 1, chains))
+    lower[:, 1, 0] = rng.standard_normal(chains)
+    half = np.linalg.cholesky(np.linalg.inv(about)) @ lower
+    return half @ half.transpose(0, 2, 1)
+
+
+def _normal(covariance: Squares, rng: np.random.Generator) -> Normal:
+    drawn = rng.standard_normal(covariance.shape[:-1])
+    return np.einsum("...ij,...j->...i", np.linalg.cholesky(covariance), drawn)
+
+
+def _seen(pair: PolicyPair) -> tuple[Two, Square]:
+    """(sim, real) of a policy on the arcsine scale, and the covariance of their noise."""
+    all_starts = pair.starts or (None,) * len(pair.real)
+    rates, noise = np.zeros(2), np.zeros((2, 2))
+    for sim, real, starts in zip(pair.sim, pair.real, all_starts, strict=True):
+        (rates_0, var_0), (rates_1, var_1) = _part(sim, "sim", starts), _part(real, "real", starts)
+        rates += rates_0, rates_1
+        noise += [[var_0, 0.0], [0.0, var_1]]
+        noise[[0, 1], [1, 0]] += _alike(starts) * math.sqrt(var_0 * var_1)
+    n = len(pair.real)
+    centre = np.clip(rates / n, 1e-12, 1 - 1e-12)
+    stretch = 2.0 * np.sqrt(centre * (1.0 - centre))
+    return (
+        np.arcsin(np.sqrt(centre)),
+        noise / n**2 / np.outer(stretch, stretch) + _NONE * np.eye(2),
+    )
+
+
+def _part(outcomes: Outcomes, side: Side, starts: Starts | None) -> tuple[float, float]:
+    """The rate in one task, a little off the ends of the scale, and the variance of its noise."""
+    rate = outcomes.rate
+    if outcomes.trials is None:
+        return rate, 0.0
+    tosses = float(outcomes.trials) if starts is None else starts.worth(side)
+    if outcomes.scores is not None:
+        tosses /= _quiet(outcomes, outcomes.scores, tosses)
+    rate = (rate * tosses + 0.375) / (tosses + 0.75)
+    return rate, rate * (1.0 - rate) / (tosses + 0.5)
+
+
+def _quiet(outcomes: Outcomes, scores: OwnFloats, n: float) -> float:
+    """Variance of a score as a share of that of a success of this rate: of ``n`` scores that are
+    all equal a little, too.
+    """
+    rate = outcomes.rate
+    most = rate * (1.0 - rate)
+    if most <= 0.0:
+        return 1.0
+    variance = float(np.average((scores - rate) ** 2, weights=outcomes.weights))
+    return min(1.0, (n * variance / most + 1.0) / (n + 1.0))
+
+
+def _alike(starts: Starts | None) -> float:
+    """Correlation of the noise of both sides."""
+    if starts is None or not len(starts):
+        return 0.0
+    worth = starts.worth("sim") * starts.worth("real")
+    # Below 1: else the noise of one side would tell that of the other.
+    return min(0.99, starts.repeats.joint * math.sqrt(worth) / len(starts))
