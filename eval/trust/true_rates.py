@@ -9,8 +9,8 @@ Biometrika 35:246), what was seen of a policy is normal about what is true of it
 true ones are normal. Coordinates are the difference of simulation and reality, and their mean:
 simulators are made to be like reality, so that how far they are off is a scale of its own. Prior of
 the scales and of the correlation: Huang and Wand 2013 (Bayesian Analysis 8:439), half t. Draws by
-Gibbs sampling. Policies' noise counts as independent; where they share their starts, that is too
-much noise between them: intervals are then wider than they must be.
+Gibbs sampling. Where all policies are tried from the same starts, a part of their noise is the same
+for all; of that the trials say nothing, and it is drawn beside.
 """
 
 from __future__ import annotations
@@ -52,12 +52,14 @@ def true_rates(
 ) -> tuple[FloatRows, FloatRows]:
     """(sim, real) ``[draws, policies]``. A rate whose trials are not known is what it is."""
     made = [_seen(pair) for pair in table.pairs]
+    # The centre of all policies is free: what moves them all moves it, and no difference.
+    common = np.mean([c for _, _, c in made], axis=0)
+    own = np.array([_above_none(v - common) for _, v, _ in made])
     turned = _posterior(
-        np.array([y for y, _ in made]) @ _TURN,
-        np.array([_TURN.T @ v @ _TURN for _, v in made]),
-        draws,
-        rng,
+        np.array([y for y, _, _ in made]) @ _TURN, _TURN.T @ own @ _TURN, draws, rng
     )
+    moved = _normal(np.tile(_above_none(common), (draws, 1, 1)), rng)
+    turned = turned + (moved @ _TURN)[:, None]
     rates = np.square(np.sin(np.clip(turned @ _BACK, 0.0, np.pi / 2)))
     for i, pair in enumerate(table.pairs):
         for side, parts in enumerate((pair.sim, pair.real)):
@@ -109,22 +111,31 @@ def _normal(covariance: Squares, rng: np.random.Generator) -> Normal:
     return np.einsum("...ij,...j->...i", np.linalg.cholesky(covariance), drawn)
 
 
-def _seen(pair: PolicyPair) -> tuple[Two, Square]:
-    """(sim, real) of a policy on the arcsine scale, and the covariance of their noise."""
+def _above_none(covariance: Square) -> Square:
+    """With at least a little noise in every direction."""
+    size, direction = np.linalg.eigh(covariance)
+    return np.einsum("ij,j,kj->ik", direction, np.clip(size, _NONE, None), direction)
+
+
+def _seen(pair: PolicyPair) -> tuple[Two, Square, Square]:
+    """(sim, real) of a policy on the arcsine scale, the covariance of their noise, and the part of
+    it that all policies share.
+    """
     all_starts = pair.starts or (None,) * len(pair.real)
-    rates, noise = np.zeros(2), np.zeros((2, 2))
+    rates, noise, common = np.zeros(2), np.zeros((2, 2)), np.zeros((2, 2))
     for sim, real, starts in zip(pair.sim, pair.real, all_starts, strict=True):
         (rates_0, var_0), (rates_1, var_1) = _part(sim, "sim", starts), _part(real, "real", starts)
         rates += rates_0, rates_1
-        noise += [[var_0, 0.0], [0.0, var_1]]
-        noise[[0, 1], [1, 0]] += _alike(starts) * math.sqrt(var_0 * var_1)
+        both = math.sqrt(var_0 * var_1)
+        sizes = np.array([[var_0, both], [both, var_1]])
+        alike, shared = _alike(starts)
+        noise += sizes * alike
+        common += sizes * shared
     n = len(pair.real)
     centre = np.clip(rates / n, 1e-12, 1 - 1e-12)
-    stretch = 2.0 * np.sqrt(centre * (1.0 - centre))
-    return (
-        np.arcsin(np.sqrt(centre)),
-        noise / n**2 / np.outer(stretch, stretch) + _NONE * np.eye(2),
-    )
+    stretch = n * 2.0 * np.sqrt(centre * (1.0 - centre))
+    square = np.outer(stretch, stretch)
+    return np.arcsin(np.sqrt(centre)), noise / square, common / square
 
 
 def _part(outcomes: Outcomes, side: Side, starts: Starts | None) -> tuple[float, float]:
@@ -151,10 +162,14 @@ def _quiet(outcomes: Outcomes, scores: OwnFloats, n: float) -> float:
     return min(1.0, (n * variance / most + 1.0) / (n + 1.0))
 
 
-def _alike(starts: Starts | None) -> float:
-    """Correlation of the noise of both sides."""
+def _alike(starts: Starts | None) -> tuple[Square, Square]:
+    """Correlation of the noise of both sides, and what of it all policies share."""
     if starts is None or not len(starts):
-        return 0.0
-    worth = starts.worth("sim") * starts.worth("real")
-    # Below 1: else the noise of one side would tell that of the other.
-    return min(0.99, starts.repeats.joint * math.sqrt(worth) / len(starts))
+        return np.eye(2), np.zeros((2, 2))
+    worth = np.sqrt([starts.worth("sim"), starts.worth("real")])
+    told = starts.repeats
+    shares = np.array([[told.sim, told.joint], [told.joint, told.real]])
+    by_start = shares * np.outer(worth, worth) / len(starts)
+    alike = by_start.copy()
+    np.fill_diagonal(alike, 1.0)
+    return alike, told.policies * by_start
