@@ -22,6 +22,7 @@ def certificate_page(issued: Issued) -> str:
         _tiles(c),
         [
             Section("shown", "What was shown", _shown(c)),
+            *([Section("remarks", "What else to know", _remarks(c))] if c.remarks else []),
             Section("limits", "Where it holds", _limits(c)),
             Section("bound", "What it is bound to", _bound(issued)),
         ],
@@ -67,6 +68,10 @@ def _shown(c: Certificate) -> str:
             else "It flatters no policy."
         )
     )
+
+
+def _remarks(c: Certificate) -> str:
+    return "".join(note(sentence(words)) for words in c.remarks)
 
 
 def _limits(c: Certificate) -> str:

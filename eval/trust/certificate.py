@@ -28,7 +28,7 @@ from robolearn.data.names import steering
 from robolearn.errors import CertificateError, ConfigError
 
 KIND = "robolearn certificate"
-FORMAT = f"{KIND} 3"
+FORMAT = f"{KIND} 4"
 # A certificate over a suite of 10,000 starts takes less.
 MAX_BYTES = 4 * 2**20
 # Nobody has more trials, and counts up to here are exact as floats.
@@ -208,6 +208,9 @@ class Certificate:
     # SHA-256 over the rows of the trials that this was read off.
     simulated_rows: str
     real_rows: str
+    # What else to know of these and of the other policies' trials, in words: what differs among
+    # them, what did not count, what stood for reality. It decides nothing.
+    remarks: tuple[str, ...]
     # Whether it is enough by its rule, and what is lacking.
     passes: bool
     lacking: tuple[str, ...]

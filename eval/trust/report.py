@@ -116,6 +116,11 @@ class TrustReport:
     # What the reader should know of how the tables came to be.
     notes: tuple[str, ...] = ()
 
+    def notes_of(self, task: str) -> tuple[str, ...]:
+        """The notes without those of other tasks alone."""
+        others = tuple(f"{t.task}: " for t in self.tasks if t.task != task)
+        return tuple(n for n in self.notes if not n.startswith(others))
+
 
 def trust_report(
     tables: Sequence[TaskTable], *, level: float = 0.95, seed: int = 0, notes: Sequence[str] = ()

@@ -35,7 +35,6 @@ def trust_document(report: TrustReport) -> list[dict[str, Any]]:
 def _object(t: TaskTrust, report: TrustReport) -> dict[str, Any]:
     known = {name: m for name, m in t.measures.items() if m.value is not None}
     chance = {name: m.chance for name, m in known.items() if m.chance is not None}
-    others = tuple(f"{other.task}: " for other in report.tasks if other.task != t.task)
     return {
         "task": t.task,
         "pooled": t.table.pooled,
@@ -88,7 +87,7 @@ def _object(t: TaskTrust, report: TrustReport) -> dict[str, Any]:
             {"policy": p.policy, "real": float(r), "sim": float(s)}
             for p, r, s in zip(t.table.pairs, t.table.real, t.table.sim, strict=True)
         ],
-        "notes": [n for n in report.notes if not n.startswith(others)],
+        "notes": report.notes_of(t.task),
     }
 
 

@@ -83,8 +83,8 @@ def main(argv: list[str]) -> int:
     say(f"the simulator: {certificate.trust.verdict}", quiet=args.json)
     for words in certificate.lacking:
         say(f"not enough: {words}", quiet=args.json)
-    for words in found.notes:
-        say(words, quiet=args.json)
+    for words in (*certificate.remarks, *found.notes):
+        say(f"note: {words}", quiet=args.json)
     if found.issued.signature is not None:
         say(f"signed by {found.issued.signature.key}", quiet=args.json)
     say(f"written: {found.path}, {found.page}", quiet=args.json)

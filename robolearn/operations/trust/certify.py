@@ -32,9 +32,10 @@ from eval.trust.certificate import (
     lacking,
     write_certificate,
 )
-from eval.trust.report import TaskTrust
+from eval.trust.report import TaskTrust, TrustReport
 from eval.trust.signature import key_notes, sign
 from robolearn.config import to_dict
+from robolearn.data.names import shown
 from robolearn.data.provenance import git_revision
 from robolearn.errors import ConfigError, DataError
 from robolearn.operations.builders import run_hash_of
@@ -82,7 +83,7 @@ class Certified:
     issued: Issued
     path: Path
     page: Path
-    # What to know of it, in words.
+    # What to know of its key, in words.
     notes: tuple[str, ...]
 
 
@@ -109,10 +110,10 @@ def certify(options: CertifyOptions, out: Path, now: dt.datetime | None = None) 
     begun = now or dt.datetime.now(dt.UTC)
     run_hash = checked_hash(options.run)
     tried = _tried(options, run_hash)
-    task = _task_trust(options, tried)
+    report, task = _trust_report(options, tried)
     own, real = tried.simulated[0], _counted_real(tried)
     names = {r.condition for r in tried.simulated}
-    drift = drift_of(tried.where)
+    limits = Limits(tuple(sorted(names)), _ranges(tried.suite, names), *drift_of(tried.where))
     certificate = Certificate(
         issued=begun.isoformat(timespec="seconds"),
         expires=(begun + dt.timedelta(days=options.rule.valid_days)).isoformat(timespec="seconds"),
@@ -128,10 +129,11 @@ def certify(options: CertifyOptions, out: Path, now: dt.datetime | None = None) 
         simulated=_counted(tried.simulated),
         real=real,
         trust=_trust(task, tried),
-        limits=Limits(tuple(sorted(names)), _ranges(tried.suite, names), *drift),
+        limits=limits,
         rule=options.rule,
         simulated_rows=_rows_digest(tried.simulated),
         real_rows=_rows_digest(tried.real),
+        remarks=_remarks(report.notes_of(task.task), limits, options.rule, begun, tried.real),
         passes=True,
         lacking=(),
     )
@@ -142,10 +144,20 @@ def certify(options: CertifyOptions, out: Path, now: dt.datetime | None = None) 
     issued, page = Issued(certificate, digest, signature), out.with_suffix(".html")
     write_certificate(out, issued)
     write_text(page, certificate_page(issued))
-    notes = (*_old_look(certificate.limits, options.rule, begun), *_other_commits(tried.real))
-    if options.key is not None:
-        notes = (*notes, *key_notes(options.key))
-    return Certified(issued, out, page, notes)
+    return Certified(issued, out, page, () if options.key is None else key_notes(options.key))
+
+
+def _remarks(
+    of_trust: Sequence[str],
+    limits: Limits,
+    rule: Rule,
+    now: dt.datetime,
+    real: Sequence[TrialRecord],
+) -> tuple[str, ...]:
+    """What to know of the trials, also of the other policies', that decides nothing."""
+    found = (*of_trust, *_old_look(limits, rule, now), *_other_commits(real))
+    # Folders may be called anything, and a certificate that steers a terminal is none.
+    return tuple(" ".join(shown(words).split()) for words in found)
 
 
 def _other_commits(real: Sequence[TrialRecord]) -> tuple[str, ...]:
@@ -241,7 +253,8 @@ def _suite(given: Path | None, labels: set[str]) -> Suite:
     return suite
 
 
-def _task_trust(options: CertifyOptions, tried: _Tried) -> TaskTrust:
+def _trust_report(options: CertifyOptions, tried: _Tried) -> tuple[TrustReport, TaskTrust]:
+    """The report over all tasks of the folders, and the one of the certificate's suite."""
     trust = trust_of_trials(
         options.real,
         options.evaluation,
@@ -252,7 +265,7 @@ def _task_trust(options: CertifyOptions, tried: _Tried) -> TaskTrust:
     found = [t for t in trust.report.tasks if t.task == task]
     if len(found) != 1 or not tried.real:
         raise DataError(f"no real trials under the suite {tried.suite.label}")
-    return found[0]
+    return trust.report, found[0]
 
 
 def _trust(task: TaskTrust, tried: _Tried) -> CertifiedTrust:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import html
 import json
 import re
 import shutil
@@ -280,7 +281,58 @@ def test_real_trials_of_another_version_are_said(made, tmp_path) -> None:
             table.add([dataclasses.replace(r, commit=commit) for r in rows])
         found = certify(dataclasses.replace(made.options, real=(folder,)), tmp_path / "c.json", NOW)
         words = f"real trials were run at commit {commit or 'not known'}: "
-        assert [words in note for note in found.notes] == [True] * said
+        remarks = found.issued.certificate.remarks
+        assert [words in note for note in remarks if "commit" in note] == [True] * said
+
+
+def test_what_trust_remarks_reaches_certificate_page_and_terminal(made, tmp_path, capsys) -> None:
+    """All remarks on the trials were dropped: other libraries under the other policies, voided
+    real trials, a simulated world as reality, a folder without its plan.
+    """
+    sim, real = tmp_path / "sim\u202e", tmp_path / "real\u202e"
+    with TrialStore(made.folder / "sim") as table:
+        rows = table.all()
+    with TrialStore(sim) as table:
+        table.add([
+            dataclasses.replace(r, libraries="numpy 3") if r.policy == "p2" and i % 4 == 0 else r
+            for i, r in enumerate(rows)
+        ])  # fmt: skip
+    with TrialStore(made.folder / "real") as table:
+        rows = table.all()
+    with TrialStore(real) as table:
+        table.add([
+            dataclasses.replace(
+                r,
+                kind="sim",
+                plan="b" * 16,
+                status="voided" if r.policy == "p1" and i % 8 == 0 else "finished",
+            )
+            for i, r in enumerate(rows)
+        ])  # fmt: skip
+    options = dataclasses.replace(made.options, evaluation=(sim,), real=(real,))
+    path = tmp_path / "c.json"
+    remarks = certify(options, path, NOW).issued.certificate.remarks
+    for said in (
+        "sim\\u202e: 4 trials are kept apart: different versions of libraries (numpy 3",
+        "pusht: real: 2 trials of moved or repeated starts, voided or running, do not count",
+        "pusht: reality is a simulated world here: 'cell'",
+        f"plan {'b' * 16}, which 128 trials of",
+    ):
+        assert [n for n in remarks if said in n], (said, remarks)
+    assert read_certificate(path, NOW).certificate.remarks == remarks
+    page = html.unescape(path.with_suffix(".html").read_text())
+    assert all(n in page for n in remarks)
+    words = ["certify", str(made.run), "--evaluation", str(sim), "--real", str(real)]
+    words += ["--scene", str(made.scene), "--suite", str(made.suite), "--out", str(path)]
+    main(words)
+    told = capsys.readouterr().out
+    assert all(f"note: {n}" in told for n in remarks)
+    # The digest, and so a signature, is over them, too.
+    whole = json.loads(path.read_text())
+    whole["certificate"]["remarks"] = []
+    path.write_text(json.dumps(whole))
+    with pytest.raises(CertificateError, match="edited after it was written"):
+        read_certificate(path, dt.datetime.now(dt.UTC))
 
 
 def changed(part: str, **values):
@@ -368,7 +420,7 @@ def test_an_edited_value_does_not_fit_the_digest(made, tmp_path) -> None:
         ('{"format": 1, "format": 2}', "stands there twice"),
         ("{" * 100_000, "no certificate"),
         ('{"a":' * 100_000, "no certificate"),
-        ('{"format": "robolearn certificate 2"}', "of this version: expected .* certify again"),
+        ('{"format": "robolearn certificate 3"}', "of this version: expected .* certify again"),
         (f'{{"format": "{FORMAT}"}}', "no certificate"),
         (f'{{"format": "{FORMAT}", "certificate": []}}', "no certificate"),
         (f'{{"format": {"[" * 900}{"]" * 900}}}', "no certificate of this version"),
@@ -490,7 +542,7 @@ def test_a_table_that_is_known_to_have_moved_certifies_nothing(made, tmp_path) -
         if not passes:
             assert "not as its scene says any more (looked at 2026-11-23" in c.lacking[0]
         old = [f"looked at last on {when}, more than 180 days ago (unmoved)"] * (when[:4] == "2016")
-        looked = [n for n in found.notes if "looked at last" in n]
+        looked = [n for n in c.remarks if "looked at last" in n]
         assert len(looked) == len(old)
         assert all(o in n for o, n in zip(old, looked, strict=True))
 

@@ -18,6 +18,7 @@ export async function show(main, place, app) {
       d.relies.length ? section("What it relies on", words(["", "now", "", "made stale by"], d.relies.map((r) => [el("b", r.what), tag(r.standing, TONES[r.standing]), r.words, el("span.muted", r.breaks)]))) : "",
       c ? section("What was counted", words(["", "success", "", "n"], [["in the scene", c.simulated], ["in reality", c.real]].filter(([, x]) => x).map(([name, x]) => [name, interval({value: x.rate, low: x.low, high: x.high}), `${x.successes} of ${x.trials}: ${intervalText({value: x.rate, low: x.low, high: x.high})}`, x.trials]), 3)) : "",
       c ? section("What it says", facts([["policy", `${c.policy.name} (${c.policy.hash})`], ["scene", `${c.scene.where} (${c.scene.world.engine})`], ["cell", c.trust.real.name], ["suite", c.suite], ["starts", fmt.count(c.limits.conditions.length, "start")], ["trust in the simulator", `${c.trust.verdict}: ${c.trust.why}`], ["flattered by", `${fmt.number(c.trust.overrated, 2)} at most${c.trust.most_overrated ? ` (${c.trust.most_overrated})` : ""}`], ["issued", c.issued], ["expires", c.expires], ["wanted", `real success of at least ${c.rule.least_success}`], ["signed by", d.issued.signature ? el("span.mono", d.issued.signature.key.slice(0, 16)) : "nobody"], ["digest", el("span.mono", d.issued.digest.slice(0, 16))]])) : "",
+      c && c.remarks.length ? section("What else to know", c.remarks.map((r) => el("div.note", sentence(r)))) : "",
       run(app)]);
   }
   await look();
