@@ -22,6 +22,7 @@ from robolearn.operations.builders import run_hash_of
 from robolearn.operations.compare import pooled
 from robolearn.operations.trust.options import Beside
 from robolearn.operations.trust.plans import require_planned
+from robolearn.operations.trust.sides import require_sides
 from robolearn.operations.trust.table import Trust
 from robolearn.types import TrialRecord
 
@@ -58,7 +59,9 @@ def trust_of_trials(
     simulated = in_reality if list(sim) == list(real) else pooled(sim)
     real_trials = of_world(in_reality.kept, real_world, "real")
     sim_trials = of_world(simulated.kept, sim_world, "simulated")
+    folders = in_reality.by_folder, simulated.by_folder
     tasks = paired_tasks(real_trials, sim_trials, by)
+    sides = require_sides(real_trials, sim_trials, *folders)
     explained: Mapping[str, CausesReport] = {}
     if beside.causes is not None:
         # It replays trials in simulators, whose libraries take seconds to load.
@@ -70,8 +73,8 @@ def trust_of_trials(
     others = _others(real_trials, beside, by)
     motions = _motions(beside.trajectories, beside.trajectories_world or sim_trials[0].env)
     hashes = {r.policy: run_hash_of(r.policy_hash) for r in real_trials}
-    planned = require_planned({**in_reality.by_folder, **simulated.by_folder})
-    notes = [*dict.fromkeys((*in_reality.apart, *simulated.apart)), *planned]
+    planned = require_planned({**folders[0], **folders[1]})
+    notes = [*dict.fromkeys((*in_reality.apart, *simulated.apart)), *planned, *sides]
     notes += _unfinished((*real, *sim))
     notes += _not_compared([t.table.task for t in tasks], others) if beside.against else []
     notes += [n for t in tasks for n in t.notes]
