@@ -14,7 +14,7 @@ def read_numbers(path: Path, columns: int | None = None) -> tuple[list[str], lis
     rows: list[list[float]] = []
     for line, row in read_lines(path):
         values = [number(cell) for cell in row]
-        if line == 1 and all(v is None for v in values):
+        if not (names or rows) and all(v is None for v in values):
             names = [cell.strip() for cell in row]
             continue
         width = columns or len(names or (rows[0] if rows else row))

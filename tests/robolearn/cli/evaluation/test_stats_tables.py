@@ -30,6 +30,9 @@ def test_tables_give_what_the_functions_give(tmp_path, capsys):
     path.write_text("a,b\n" + "\n".join(f"{x:d},{y:d}" for x, y in zip(a, b, strict=True)) + "\n")
     found = told(capsys, "sequence", str(path))
     assert (found["decision"], found["trials"]) == ("b", paired_sequence(a, b).trials)
+    # As Excel writes it: the names are no line of outcomes, wherever they stand.
+    path.write_text("\nSEP=;\n" + path.read_text().replace(",", ";"))
+    assert told(capsys, "sequence", str(path)) == found
     apart = told(capsys, "sequence", str(path), "--independent", "60")
     assert apart["trials"] == SequentialBarnard(60).run(a, b).trials < found["trials"]
     rows = (rng.random((20, 3)) < [0.95, 0.95, 0.05]).astype(int)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +51,9 @@ def test_json_has_an_object_per_task(capsys, tmp_path: Path) -> None:
         "1 policy; three or more are needed",
     )
     assert lift["verdict"] == "not shown"
+
+
+MORE = "t,a,3,9,2,9\nt,b,4,9,2,9\n"
 
 
 @pytest.mark.parametrize(
@@ -110,6 +115,16 @@ def test_json_has_an_object_per_task(capsys, tmp_path: Path) -> None:
         (HEAD.replace("sim_trials", ""), "", "lacks the columns sim_trials"),
         ("PK\x03\x04rest", "", "is a workbook"),
         ("a\0b,c\n", "", "zero bytes"),
+        # Two stray quotes: what stands between them was one policy's name.
+        (HEAD + 't,"p,1,9,2,9\nt,q",2,9,2,9\n' + MORE, ":2", "closed in line 3 only"),
+        (HEAD + MORE + 't,"p,1,9,2,9\n\nt,s,2,9,2,9\nt,q",2,9,2,9\n', ":4", "that 4 lines count"),
+        (HEAD + 't,"p,1,9,2,9\r\nt,s,2,9,2,9\r\nt,"q,2,9,2,9\n' + MORE, ":2", "in line 4 only"),
+        (
+            HEAD.strip() + ',remark\nt,p,1,9,2,9,"good\nt,q,2,9,2,9,bad"\n' + MORE,
+            ":2",
+            "or double a quote that is part of a name",
+        ),
+        (HEAD.replace("policy", '"policy') + 't,p"r,1,9,2,9\n' + MORE, ":1", "in line 2 only"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_place(capsys, tmp_path, content, where, said) -> None:
@@ -134,6 +149,10 @@ def test_spreadsheets_of_all_kinds_read_alike(capsys, tmp_path: Path) -> None:
         b"\xef\xbb\xbf" + GOOD.encode(),
         b"\xef\xbb\xbf" + semicolons.encode(),
         ("sep=;\r\n" + semicolons + ";;;;;\r\n").encode(),
+        ("\ufeffSEP=;\r\n" + semicolons).encode(),
+        ('"Sep=;";;;;;\r\n' + semicolons).encode(),
+        ("SEP=\t\n" + GOOD.replace(",", "\t")).encode(),
+        ("sep=|\n" + GOOD.replace(",", "|")).encode(),
         ("\r\n;;;;;\r\n" + semicolons.replace("\r\n", "\r\n\r\n")).encode(),
         semicolons.replace("\r\n", "\r").encode(),
         GOOD.replace(",", "\t").encode("utf-16"),
@@ -157,6 +176,37 @@ def test_spreadsheets_of_all_kinds_read_alike(capsys, tmp_path: Path) -> None:
     assert run(capsys, "--table", str(tmp_path))[0] == 2
     assert "does not exist" in run(capsys, "--table", str(tmp_path / "none.csv"))[2]
     assert run(capsys)[0] == 2
+
+
+def test_separators_in_quotes_separate_nothing(capsys, tmp_path: Path) -> None:
+    """A semicolon table with one column of many commas in its name was taken for one of commas."""
+    path = tmp_path / "r.csv"
+    path.write_text(GOOD)
+    expected = document(capsys, path)[0]
+    remark = '"who, when, where, and with which gripper, block, light, table"'
+    head, *lines = GOOD.replace(",", ";").splitlines()
+    several = ['"well, the light;\nwas odd, and so on"', *["fine"] * (len(lines) - 1)]
+    path.write_text(
+        "\n".join([f"{head};{remark}", *map(";".join, zip(lines, several, strict=True))]) + "\n"
+    )
+    found = document(capsys, path)[0]
+    assert found["policies"] == expected["policies"]
+    assert found["notes"] == [f"columns that are not read: {remark[1:-1]}"]
+
+
+def test_a_pipe_is_read_and_other_things_are_named(capsys, tmp_path: Path, monkeypatch) -> None:
+    path, pipe = tmp_path / "r.csv", tmp_path / "pipe"
+    path.write_text(GOOD)
+    expected = document(capsys, path)
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(pipe.write_text, GOOD)
+        assert document(capsys, pipe) == expected
+        written.result()
+    for other, said in (("/dev/null", "neither a file nor a pipe"), (tmp_path, "it is a folder")):
+        assert said in run(capsys, "--table", str(other))[2]
+    monkeypatch.setattr(Path, "read_bytes", lambda _: (_ for _ in ()).throw(OSError(13, "denied")))
+    assert "cannot be read: denied" in run(capsys, "--table", str(path))[2]
 
 
 def test_names_that_differ_in_capitals_count_as_two_and_are_named(capsys, tmp_path: Path) -> None:
