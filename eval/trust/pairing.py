@@ -47,10 +47,10 @@ def paired_tasks(
 ) -> tuple[PairedTask, ...]:
     """One task per suite that was tried in both worlds.
 
-    ``real``, ``sim``: trials of one world each. Raises :class:`DataError`, with the reason, for
-    suites that differ, worlds in several versions, policies that are called otherwise or stand
-    there twice, trials that do not pair up, that ran at once on one arm, policies that share no
-    condition, and for sides that are swapped.
+    ``real``, ``sim``: trials of one world each in a task. Raises :class:`DataError`, with the
+    reason, for suites that differ, worlds in several versions, policies that are called otherwise
+    or stand there twice, trials that do not pair up, that ran at once on one arm, policies that
+    share no condition, and for sides that are swapped.
     """
     return tuple(_task(paired) for paired in _paired(real, sim, by))
 
@@ -75,10 +75,15 @@ def _paired(real: Sequence[TrialRecord], sim: Sequence[TrialRecord], by: By) -> 
     _check_sides(real, sim)
     # One arm runs all suites.
     clocks = check_clocks(real)
-    return tuple(
-        _pair_up([r for r in real if r.suite == s], [r for r in sim if r.suite == s], by, clocks)
+    sides = [
+        ([r for r in real if r.suite == s], [r for r in sim if r.suite == s])
         for s in _shared_suites(real, sim)
-    )
+    ]
+    for of_real, of_sim in sides:
+        # Tasks may have a scene each.
+        _check_sides(of_real, of_sim)
+        _require_one_world(of_real, of_sim)
+    return tuple(_pair_up(of_real, of_sim, by, clocks) for of_real, of_sim in sides)
 
 
 def _check_sides(real: Sequence[TrialRecord], sim: Sequence[TrialRecord]) -> None:
@@ -87,20 +92,25 @@ def _check_sides(real: Sequence[TrialRecord], sim: Sequence[TrialRecord]) -> Non
         words = " and ".join(sorted(kinds[1]))
         hint = "; the two sides are swapped" if kinds[0] == {"sim"} else ""
         raise DataError(f"the simulated trials are trials of a {words}{hint}")
+    same = {(r.env_hash, r.engine, r.kind) for r in real} & {
+        (r.env_hash, r.engine, r.kind) for r in sim
+    }
+    if same:
+        hash_, engine, _ = min(same)
+        world = next(r.env for r in real if (r.env_hash, r.engine) == (hash_, engine))
+        raise DataError(
+            f"both sides are trials of one world ('{world}', {engine}): a world says"
+            " nothing about itself"
+        )
+
+
+def _require_one_world(real: Sequence[TrialRecord], sim: Sequence[TrialRecord]) -> None:
     for side, words in ((real, "real"), (sim, "simulated")):
         worlds = sorted({r.env for r in side})
         if len(worlds) > 1:
             raise DataError(
                 f"the {words} trials are of several worlds ({', '.join(worlds)}); name one"
             )
-    same = {(r.env_hash, r.engine, r.kind) for r in real} & {
-        (r.env_hash, r.engine, r.kind) for r in sim
-    }
-    if same:
-        raise DataError(
-            f"both sides are trials of one world ('{real[0].env}', {real[0].engine}): a world says"
-            " nothing about itself"
-        )
 
 
 def _shared_suites(real: Sequence[TrialRecord], sim: Sequence[TrialRecord]) -> list[str]:

@@ -31,9 +31,10 @@ class Args:
     real: tuple[Path, ...] = ()
     # Results folders of simulated trials of the same policies and suites (robolearn evaluate).
     sim: tuple[Path, ...] = ()
-    # The world that stands for reality, and the one that is judged, in folders of several.
-    real_world: str = ""
-    sim_world: str = ""
+    # The world that stands for reality, and the one that is judged, where a task has several; of
+    # several tasks one each.
+    real_world: tuple[str, ...] = ()
+    sim_world: tuple[str, ...] = ()
     # What else stands on the page.
     beside: Annotated[Beside, tyro.conf.arg(name="")] = field(default_factory=Beside)
     # What counts of trials.
@@ -66,7 +67,7 @@ def main(argv: list[str]) -> int:
         refuse_without_use(args, ("real_world", "sim_world", "by"), what)
     if args.beside.against:
         folders = [{f.resolve() for f in side} for side in (args.beside.against, args.sim)]
-        if folders[0] == folders[1] and args.beside.against_world in ("", args.sim_world):
+        if folders[0] == folders[1] and args.beside.against_world in ("", *args.sim_world):
             raise ConfigError(
                 "--against is what --sim is: a simulator is compared with another one; give that"
                 " one's folder, or its name with --against-world"

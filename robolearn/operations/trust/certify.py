@@ -45,7 +45,8 @@ from robolearn.operations.goals import world_for
 from robolearn.operations.suites import open_suite, world_label
 from robolearn.operations.trust.certified_scene import beside, drift_of, known_scene
 from robolearn.operations.trust.driving_hash import driving_hash
-from robolearn.operations.trust.trials import of_world, trust_of_trials
+from robolearn.operations.trust.trials import trust_of_trials
+from robolearn.operations.trust.worlds import of_world
 from robolearn.training.run_directory import checked_hash, deciding_digests
 from robolearn.types import TrialRecord
 

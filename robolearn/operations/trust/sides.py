@@ -27,12 +27,23 @@ def require_sides(
     real: Sequence[TrialRecord], sim: Sequence[TrialRecord], of_real: ByFolder, of_sim: ByFolder
 ) -> tuple[str, ...]:
     """Refuse sides that are swapped (:class:`DataError`); ``real``, ``sim``: trials of one world
-    each, and what the folders hold that they are from.
+    each in a task, and what the folders hold that they are from.
 
     Returned in words: that nothing says which of two simulated worlds is the reality.
     """
+    tasks = [s for s in dict.fromkeys(r.suite for r in real) if any(r.suite == s for r in sim)]
+    found = [
+        _said([r for r in real if r.suite == s], [r for r in sim if r.suite == s], of_real, of_sim)
+        for s in tasks
+    ]
+    return tuple(dict.fromkeys(said for said in found if said))
+
+
+def _said(
+    real: Sequence[TrialRecord], sim: Sequence[TrialRecord], of_real: ByFolder, of_sim: ByFolder
+) -> str:
     if {r.kind for r in (*real, *sim)} != {"sim"}:
-        return ()
+        return ""
     here, there = real[0].env, sim[0].env
     is_reality = [name.startswith(_REALITY) for name in (here, there)]
     if is_reality == [False, True]:
@@ -44,12 +55,11 @@ def require_sides(
             f" simulated ones in '{there}' began"
         )
     if is_reality == [True, False] or _made_like(of_sim, there, real) is not None:
-        return ()
-    said = (
+        return ""
+    return (
         f"nothing in the trials says which of both worlds is the reality: that '{here}' is, and"
         f" that '{there}' is judged by it, is the choice of who asked for this report"
     )
-    return (said,)
 
 
 def _swapped(why: str) -> DataError:

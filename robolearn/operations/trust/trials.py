@@ -24,6 +24,7 @@ from robolearn.operations.trust.options import Beside
 from robolearn.operations.trust.plans import require_planned
 from robolearn.operations.trust.sides import require_sides
 from robolearn.operations.trust.table import Trust
+from robolearn.operations.trust.worlds import left_out, of_world
 from robolearn.types import TrialRecord
 
 # Words of the methods of ``robolearn rank``.
@@ -40,8 +41,8 @@ def trust_of_trials(
     real: Sequence[Path],
     sim: Sequence[Path],
     *,
-    real_world: str = "",
-    sim_world: str = "",
+    real_world: str | Sequence[str] = "",
+    sim_world: str | Sequence[str] = "",
     beside: Beside = Beside(),  # noqa: B008 (frozen)
     by: By = "success",
     level: float = 0.95,
@@ -51,8 +52,9 @@ def trust_of_trials(
     that stands for reality) and of ``robolearn evaluate``; a task per suite.
 
     Trials pair up by policy and condition. Of a folder that holds several kinds of trials those of
-    the last evaluation count. ``real_world``, ``sim_world``: whose trials count in folders of
-    several worlds. Raises :class:`DataError`, with the reason, for what does not belong together.
+    the last evaluation count. ``real_world``, ``sim_world``: whose trials count where there are
+    several worlds of a task, one or one of each task. Raises :class:`DataError`, with the reason,
+    for what does not belong together.
     """
     in_reality = pooled(real)
     # Both sides may be worlds of one evaluation, and reading thousands of trials takes a while.
@@ -71,11 +73,11 @@ def trust_of_trials(
     recorded = [_recorded(folder) for folder in beside.rankings]
     changed = _changed(in_reality.kept, simulated.kept, real_trials, sim_trials, beside.changed)
     others = _others(real_trials, beside, by)
-    motions = _motions(beside.trajectories, beside.trajectories_world or sim_trials[0].env)
-    hashes = {r.policy: run_hash_of(r.policy_hash) for r in real_trials}
+    motions = _motions(beside, list(dict.fromkeys(r.env for r in sim_trials)))
     planned = require_planned({**folders[0], **folders[1]})
     notes = [*dict.fromkeys((*in_reality.apart, *simulated.apart)), *planned, *sides]
     notes += _unfinished((*real, *sim))
+    notes += left_out(real_trials, sim_trials, in_reality.kept, simulated.kept)
     notes += _not_compared([t.table.task for t in tasks], others) if beside.against else []
     notes += [n for t in tasks for n in t.notes]
     report = trust_report([t.table for t in tasks], level=level, seed=seed, notes=notes)
@@ -86,9 +88,12 @@ def trust_of_trials(
             agreement=found,
             estimates=_estimates(task, found[-1], level, seed),
             causes=explained.get(judged.task),
-            off_policy=tuple(off_policy_row(r, task.table, hashes, seed) for r in recorded),
+            off_policy=tuple(
+                off_policy_row(r, task.table, _hashes(real_trials, judged.task), seed)
+                for r in recorded
+            ),
             variants=variants(task, *(_of_task(side, judged.task) for side in changed)),
-            trajectories=motions,
+            trajectories=_of_scene(motions, sim_trials, judged.task),
             endings=endings(task, *_of_both(real_trials, sim_trials, judged.task)),
             closer=None
             if judged.task not in others
@@ -107,6 +112,12 @@ def _estimates(
     return tuple(real_estimate(c, repeats=repeats, level=level, seed=seed) for c in task.conditions)
 
 
+def _hashes(real: Sequence[TrialRecord], task: str) -> Mapping[str, str]:
+    """Of the runs by their policies' names in one task."""
+    mine = [r for r in real if (_suite(r) or r.env) == task]
+    return {r.policy: run_hash_of(r.policy_hash) for r in mine}
+
+
 Changed = Mapping[str, Sequence[TrialRecord]]
 
 
@@ -121,9 +132,13 @@ def _changed(
     sides: tuple[dict[str, Sequence[TrialRecord]], ...] = ({"": real}, {"": sim})
     every = (in_reality, simulated)
     for side, trials in zip(sides, every, strict=True):
-        base = f"{side[''][0].env}~"
-        for name in dict.fromkeys(r.env for r in trials if r.env.startswith(base)):
-            side[name.removeprefix(base)] = tuple(r for r in trials if r.env == name)
+        bases = {_suite(r): f"{r.env}~" for r in side[""]}
+        by_change: dict[str, list[TrialRecord]] = {}
+        for r in trials:
+            base = bases.get(_suite(r))
+            if base is not None and r.env.startswith(base):
+                by_change.setdefault(r.env.removeprefix(base), []).append(r)
+        side.update(by_change)
     for pair in told:
         names = [n for n in pair.split("=>") if n]
         if len(names) != 2:
@@ -133,14 +148,20 @@ def _changed(
             if not found:
                 there = ", ".join(dict.fromkeys(r.env for r in trials))
                 raise DataError(f"changed: no trials in '{name}'; there are trials in {there}")
-            side[names[1].partition("~")[2] or names[0]] = found
+            change, tasks = names[1].partition("~")[2] or names[0], {_suite(r) for r in found}
+            others = [r for r in side.get(change, ()) if _suite(r) not in tasks]
+            side[change] = (*others, *found)
     return sides[0], sides[1]
+
+
+def _suite(record: TrialRecord) -> str:
+    return record.suite.partition("@")[0]
 
 
 def _of_task(side: Changed, task: str) -> Changed:
     """Of one suite, by the name that its table has."""
     return {
-        name: tuple(r for r in found if (r.suite.partition("@")[0] or r.env) == task)
+        name: tuple(r for r in found if (_suite(r) or r.env) == task)
         for name, found in side.items()
     }
 
@@ -150,7 +171,7 @@ def _of_both(
 ) -> list[tuple[TrialRecord, ...]]:
     """The trials of one suite that both sides have, in the same version."""
     both = {r.suite for r in real} & {r.suite for r in sim}
-    suites = {r.suite for r in real if (r.suite.partition("@")[0] or r.env) == task} & both
+    suites = {r.suite for r in real if (_suite(r) or r.env) == task} & both
     return [tuple(r for r in side if r.suite in suites) for side in (real, sim)]
 
 
@@ -177,9 +198,16 @@ def _not_compared(tasks: Sequence[str], others: Mapping[str, PairedTask]) -> lis
     return lacking + [f"the other simulator's trials of {t} are left out: no others" for t in more]
 
 
-def _motions(store: Path | None, world: str) -> Trajectories | None:
+def _motions(beside: Beside, worlds: Sequence[str]) -> Trajectories | None:
+    """``worlds``: of the simulated trials."""
+    store, world = beside.trajectories, beside.trajectories_world or worlds[0]
     if store is None:
         return None
+    if not beside.trajectories_world and len(worlds) > 1:
+        raise ConfigError(
+            f"trajectories: say in which of {', '.join(worlds)} they are replayed"
+            " (trajectories_world)"
+        )
     # Simulators take seconds to load.
     from robolearn.operations.replay import replay
 
@@ -188,25 +216,18 @@ def _motions(store: Path | None, world: str) -> Trajectories | None:
     return trajectories(replays, store.name, world, len(told.diverged))
 
 
+def _of_scene(
+    motions: Trajectories | None, sim: Sequence[TrialRecord], task: str
+) -> Trajectories | None:
+    """Beside the tasks of the world that was replayed in; a scene's folder says no task."""
+    worlds = {r.env for r in sim}
+    mine = {r.env for r in sim if (_suite(r) or r.env) == task}
+    return motions if motions is None or motions.world not in worlds - mine else None
+
+
 def _recorded(folder: Path) -> Recorded:
     # It runs policies, whose libraries take seconds to load.
     from robolearn.operations.ranking.rank import ranked_values
 
     method, values = ranked_values(folder)
     return Recorded(METHODS.get(method, method), folder.name, values)
-
-
-def of_world(trials: Sequence[TrialRecord], world: str, words: str) -> tuple[TrialRecord, ...]:
-    """Of the world that was asked for; else of the only one that is not a changed one (``~``)."""
-    worlds = list(dict.fromkeys(r.env for r in trials))
-    if world and world not in worlds:
-        raise DataError(f"no {words} trials in '{world}'; there are trials in {', '.join(worlds)}")
-    plain = [w for w in worlds if "~" not in w]
-    unchanged = plain if len(plain) == 1 else worlds
-    if not world and len(unchanged) > 1:
-        option = {"real": "real", "simulated": "sim"}.get(words, words)
-        raise DataError(
-            f"the {words} trials are of several worlds: {', '.join(worlds)}; name one with"
-            f" --{option}-world"
-        )
-    return tuple(r for r in trials if r.env == (world or unchanged[0]))

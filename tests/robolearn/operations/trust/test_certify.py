@@ -497,6 +497,30 @@ def test_an_easy_start_that_is_repeated_certifies_nothing(made, tmp_path, known)
     assert read_certificate(tmp_path / "c.json", NOW).certificate == c
 
 
+def test_trials_of_other_tasks_beside_the_own_do_not_count(made, tmp_path) -> None:
+    """Another task on another cell, in a scene of its own, was 'several worlds'."""
+    for name, cell in (("sim", "lift_scene"), ("real", "lift_cell")):
+        with TrialStore(made.folder / name) as table:
+            rows = table.all()
+        with TrialStore(tmp_path / name) as table:
+            table.add([
+                dataclasses.replace(
+                    r, env=cell, env_hash="lift", suite="lift@1", success=False, score=0.1,
+                    final_progress=0.1, reason="time_limit",
+                    episode=r.episode and f"lift-{r.episode}",
+                )
+                for r in rows
+            ])  # fmt: skip
+    options = dataclasses.replace(
+        made.options,
+        evaluation=(made.folder / "sim", tmp_path / "sim"),
+        real=(tmp_path / "real", made.folder / "real"),
+    )
+    found = certify(options, tmp_path / "c.json", NOW).issued.certificate
+    assert (found.real, found.simulated) == (made.issued.certificate.real,) * 2
+    assert found.trust == made.issued.certificate.trust
+
+
 def test_changed_worlds_beside_the_real_one_do_not_count(made, tmp_path) -> None:
     """Trials of the cell with another block are no trials of the cell."""
     shutil.copytree(made.folder / "real", tmp_path / "real")
