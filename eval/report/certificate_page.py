@@ -5,6 +5,7 @@ from __future__ import annotations
 from eval.report.page import Section, Tile, details, note, page, paragraph, table
 from eval.report.text import sentence
 from eval.trust.certificate import Certificate, Counted, Issued, assured_words
+from eval.words import count_of, size
 
 
 def certificate_page(issued: Issued) -> str:
@@ -33,11 +34,15 @@ def _tiles(c: Certificate) -> list[Tile]:
     tiles = [
         Tile(f"{max(0.0, c.assured):.2f}", f"wanted {c.rule.least_success:g}", "at least, real"),
         Tile(f"{c.simulated.rate:.2f}", _interval(c.simulated), "simulated success"),
-        Tile(c.trust.verdict, f"{c.trust.policies} policies", "the simulator"),
-    ]  # fmt: skip
+        Tile(c.trust.verdict, _policies(c), "the simulator"),
+    ]
     if c.real is not None:
         tiles.insert(1, Tile(f"{c.real.rate:.2f}", _interval(c.real), "real success"))
     return tiles
+
+
+def _policies(c: Certificate) -> str:
+    return count_of(c.trust.policies, "policy", "policies")
 
 
 def _interval(counts: Counted) -> str:
@@ -59,11 +64,11 @@ def _shown(c: Certificate) -> str:
         )
         + paragraph(sentence(f"{t.verdict}: {t.why}"))
         + paragraph(
-            f"Over {t.policies} policies with at least {t.real_trials} real and {t.sim_trials}",
-            f"simulated trials each; Spearman's correlation {order}.",
+            f"Over {_policies(c)} with at least {t.real_trials} real and",
+            f"{count_of(t.sim_trials, 'simulated trial')} each; Spearman's correlation {order}.",
         )
         + paragraph(
-            f"The simulator flatters '{t.most_overrated}' most, by {t.overrated:.3f}."
+            f"The simulator flatters '{t.most_overrated}' most, by {size(t.overrated)}."
             if t.overrated > 0
             else "It flatters no policy."
         )
@@ -81,7 +86,7 @@ def _limits(c: Certificate) -> str:
     ]
     drift = c.limits.drift + (f" ({c.limits.drift_measured})" if c.limits.drift_measured else "")
     return (
-        paragraph(f"{len(c.limits.conditions)} starts of {c.suite} were tried.")
+        paragraph(f"Tried: {count_of(len(c.limits.conditions), 'start')} of {c.suite}.")
         + (table(("signal", "from", "to"), rows, "Starts in SI units.", None) if rows else "")
         + paragraph(f"Whether the real table is still as its scene says: {drift}.")
         + note(

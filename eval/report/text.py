@@ -32,7 +32,7 @@ REASON_WORDS: Mapping[str, str] = {
 
 def number(value: float | None, digits: int = 3) -> str:
     """A plain figure; an en dash when there is none."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+    return "–" if value is None or not math.isfinite(value) else f"{value:z.{digits}f}"
 
 
 def reached(value: float, digits: int = 2) -> str:
@@ -57,7 +57,8 @@ def estimate_text(e: Estimate, digits: int = 3, *, sign: bool = False) -> str:
     """``0.81 [0.70, 0.89]``; with ``sign`` as a difference."""
     if math.isnan(e.value):
         return "not defined"
-    mark = "+" if sign else ""
+    # Without a sign of what is rounded to zero.
+    mark = "+z" if sign else "z"
     value = f"{e.value:{mark}.{digits}f}"
     if not (math.isfinite(e.low) and math.isfinite(e.high)):
         return f"{value} [not known]"

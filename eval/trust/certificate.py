@@ -23,6 +23,7 @@ from eval.plain import write_text
 from eval.statistics.intervals import wilson
 from eval.trust.signature import Signature, require_signed
 from eval.trust.verdict import Verdict
+from eval.words import count_of, size
 from robolearn.config import from_dict, to_dict
 from robolearn.data.names import steering
 from robolearn.errors import CertificateError, ConfigError
@@ -102,7 +103,8 @@ class Counted:
         """Where starts were tried more than once: behind the number of trials, what they tell."""
         if self.starts == self.trials:
             return ""
-        return f" from {self.starts} starts, {self.rate:.3f} over these"
+        where, these = count_of(self.starts, "start"), "this" if self.starts == 1 else "these"
+        return f" from {where}, {self.rate:.3f} over {these}"
 
 
 def _ends(rate: float, starts: int) -> tuple[float, float]:
@@ -265,17 +267,19 @@ def assured_words(certificate: Certificate) -> str:
     """How :attr:`Certificate.assured` comes about."""
     value = f"a real success of at least {max(0.0, certificate.assured):.3f} is shown"
     r, s, t = certificate.real, certificate.simulated, certificate.trust
-    real = "" if r is None else f"{r.successes} of {r.trials} real trials{r.from_starts}"
+    real = (
+        "" if r is None else f"{r.successes} of {count_of(r.trials, 'real trial')}{r.from_starts}"
+    )
     if r is not None and not certificate.partly_real:
         return f"{value} ({real})"
-    margin = f", less {t.overrated:.3f} by which '{t.most_overrated}' is better there than it is"
+    margin = f", less {size(t.overrated)} by which '{t.most_overrated}' is better there than it is"
     simulated = (
-        f"{s.successes} of {s.trials} simulated trials{s.from_starts}, at least"
+        f"{s.successes} of {count_of(s.trials, 'simulated trial')}{s.from_starts}, at least"
         f" {s.low:.3f}{margin if t.overrated > 0 else ''}"
     )
     if r is None:
         return f"{value} ({simulated})"
-    part = f"of {r.starts} of {s.starts} starts, at least {r.low:.3f}"
+    part = f"of {r.starts} of {count_of(s.starts, 'start')}, at least {r.low:.3f}"
     return f"{value}, the lower of two ({real}, {part}; {simulated})"
 
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from eval.words import count_of
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
 
@@ -41,8 +42,8 @@ def check_clocks(real: Sequence[TrialRecord]) -> tuple[str, ...]:
             together += 1
         if together:
             notes.append(
-                f"{together} trials on '{env}' began before the one before them was over; one"
-                " lab does one at a time, so they are of several, or a clock was set back"
+                f"{count_of(together, 'trial')} on '{env}' began before the one before was over;"
+                " one lab does one at a time, so these are of several, or a clock was set back"
             )
     return tuple(notes)
 

@@ -12,6 +12,7 @@ from eval.trust.clock import check_clocks
 from eval.trust.outcomes import Outcomes, starts_of
 from eval.trust.repetition import Outcome
 from eval.trust.tables import PolicyPair, TaskTable
+from eval.words import count_of
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
 
@@ -167,8 +168,11 @@ def _task(paired: _Paired) -> PairedTask:
             ("another policy lacks", sum(t in both and t not in counted for t in tried)),
         ):
             if n:
-                notes.append(f"{label}: {n} trials of conditions that {words} do not count in the"
-                             " rates")  # fmt: skip
+                does = "does" if n == 1 else "do"
+                notes.append(
+                    f"{label}: {count_of(n, 'trial')} of conditions that {words} {does} not count"
+                    " in the rates"
+                )
     notes += _uneven(rated)
     task = paired.real[0].suite.partition("@")[0] or paired.real[0].env
     starts = starts_of([c.real for c in rated], [c.sim for c in rated])
@@ -200,8 +204,8 @@ def _rated(
         )
     if any(len(c.real) > len(shared) for c in conditions):
         notes.append(
-            f"rates are taken over the {len(shared)} conditions that every policy was tried under"
-            f" in both worlds ('{fewest.policy}' under {len(fewest.real)})"
+            f"rates are taken over the {count_of(len(shared), 'condition')} that every policy was"
+            f" tried under in both worlds ('{fewest.policy}' under {len(fewest.real)})"
         )
     return tuple(
         PairedConditions(
@@ -224,9 +228,10 @@ def _uneven(conditions: Sequence[PairedConditions]) -> list[str]:
         if uneven:
             n = times[uneven[0]]
             found.append(
-                f"{words}: {len(uneven)} of {len(times)} policies were tried more often from some"
-                f" starts than from others ('{conditions[uneven[0]].policy}': {min(n)} to {max(n)}"
-                " times); in the rates every start counts once"
+                f"{words}: {len(uneven)} of {count_of(len(times), 'policy', 'policies')}"
+                f" {'was' if len(uneven) == 1 else 'were'} tried more often from some starts than"
+                f" from others ('{conditions[uneven[0]].policy}': {min(n)} to {max(n)} times); in"
+                " the rates every start counts once"
             )
     return found
 
@@ -236,9 +241,10 @@ def _counted(side: Sequence[TrialRecord], words: str, notes: list[str]) -> list[
     own, left_out = own_trials(side)
     notes += [f"{words}: {said}" for said in require_poolable(own, accept=SLIGHT)]
     if left_out:
+        does = "does" if left_out == 1 else "do"
         notes.append(
-            f"{words}: {left_out} trials of moved or repeated starts, voided or running, do not"
-            " count"
+            f"{words}: {count_of(left_out, 'trial')} of moved or repeated starts, voided or"
+            f" running, {does} not count"
         )
     return own
 

@@ -21,6 +21,7 @@ from eval.trust.tables import PolicyPair, TaskTable, pooled
 from eval.trust.trajectories import Trajectories
 from eval.trust.variants import Variants
 from eval.trust.verdict import ALPHA, REACHED, RULE, Judgement, Seen, Verdict, decide, judge
+from eval.words import count_of, is_nothing, size
 from robolearn.errors import DataError
 
 CONVENTION = (
@@ -197,7 +198,7 @@ def wrong_words(pair: WrongPair) -> str:
     """A wrong preference as part of a sentence."""
     return (
         f"its worst preference is '{pair.preferred}' over '{pair.better}', which is better by"
-        f" {pair.lost:.3f} in reality"
+        f" {size(pair.lost)} in reality"
     )
 
 
@@ -235,8 +236,8 @@ def _measured(table: TaskTable, level: float, seed: int) -> dict[str, Measured]:
 def _why_undefined(name: str, table: TaskTable, value: float) -> str:
     k = table.k
     if name in NEEDS_THREE and k < 3:
-        have = f"{k} {'policy' if k == 1 else 'policies'}{' in all tasks' if table.pooled else ''}"
-        return f"{have}; three or more are needed"
+        where = " in all tasks" if table.pooled else ""
+        return f"{count_of(k, 'policy', 'policies')}{where}; three or more are needed"
     if name in ("mmrv", "pairwise_rank_loss", "top1_regret") and k < 2:
         return "one policy has no order"
     if np.isfinite(value):
@@ -279,11 +280,12 @@ def _calibration(measures: Mapping[str, Measured]) -> str:
     bias, mae = measures["bias"], measures["mae"]
     if bias.value is None or mae.value is None:
         return "nothing to compare"
-    way = "higher" if bias.value > 0 else "lower"
-    figures = (
-        f"simulated rates are {abs(bias.value):.3f} {way} on average,"
-        f" {mae.value:.3f} off in the mean"
-    )
+    if is_nothing(mae.value):
+        return "simulated rates are those of reality"
+    way = f"{size(bias.value)} {'higher' if bias.value > 0 else 'lower'}"
+    if is_nothing(bias.value):
+        way = "neither higher nor lower"
+    figures = f"simulated rates are {way} on average, {size(mae.value)} off in the mean"
     if mae.noise is None:
         return figures
     if mae.value <= mae.noise.p95:

@@ -14,6 +14,7 @@ from eval.trust.measures import MEASURES
 from eval.trust.report import TaskTrust
 from eval.trust.trajectories import Trajectories
 from eval.trust.variants import Variants
+from eval.words import count_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ def _endings(found: Endings) -> Panel:
         )
         for r in found.rows
     ]
-    how = f"of {found.cells} policies and starts, each counted once; interval over starts"
+    pairs = count_of(found.cells, "pair", "pairs")
+    how = f"of {pairs} of a policy and a start, each counted once; interval over starts"
     return Panel(
         "How trials ended",
         (how, *_lacking(found)),
@@ -75,8 +77,9 @@ def _lacking(found: Endings) -> list[str]:
     elsewhere = "nothing else happened in reality"
     if found.bias_elsewhere is not None:
         elsewhere = (
-            f"over the {found.elsewhere} other policies and starts simulated outcomes are"
-            f" {found.bias_elsewhere:+.3f} from the real ones, over all {found.bias:+.3f}"
+            f"over the {count_of(found.elsewhere, 'other pair')} of a policy and a start simulated"
+            f" outcomes are {found.bias_elsewhere:+z.3f} from the real ones, over all"
+            f" {found.bias:+z.3f}"
         )
     what = f"{' and '.join(names)} is how real trials end and no simulated one does"
     return [f"{what}: the simulator lacks it; {elsewhere}"]
@@ -88,15 +91,16 @@ def _closer(found: Closer) -> Panel:
             MEASURES[name].words,
             f"{change.before:.3f}",
             f"{change.after:.3f}",
-            f"{change.difference:+.3f}",
+            f"{change.difference:+z.3f}",
             _span(change.over_starts),
             _span(change.over_policies),
         )
         for name, change in found.changes.items()
     ]
     paired = (
-        f"{found.policies} policies and {found.starts} starts that reality and both simulators"
-        " have; intervals of the difference, starts or policies drawn anew, the same for both"
+        f"{count_of(found.policies, 'policy', 'policies')} and {count_of(found.starts, 'start')}"
+        " that reality and both simulators have; intervals of the difference, starts or policies"
+        " drawn anew, the same for both"
     )
     said = (paired, _verdict(found))
     header = ("measure", "the other", "this one", "difference", "other starts", "other policies")
@@ -134,8 +138,10 @@ def _variants(found: Variants) -> Panel:
         for c in found.changes
     ]
     if found.clear:
-        way = f"of {found.clear} changes that clearly matter in reality the simulator moves"
-        way += f" {found.same_way} the same way"
+        way = (
+            f"{count_of(found.clear, 'change')} clearly matter{'s' * (found.clear == 1)} in reality"
+        )
+        way += f", of which the simulator moves {found.same_way} the same way"
     else:
         way = "no change clearly matters in reality"
     correlation = "not defined (fewer than three effects, or all alike)"
@@ -146,9 +152,10 @@ def _variants(found: Variants) -> Panel:
         for n, v in found.aggregated.items()
     )
     aggregated = (
-        f"variant aggregation (rates averaged over {found.aggregated_worlds} simulated worlds,"
-        f" against the real ones as they are, over the {found.aggregated_starts} starts that all"
-        f" policies share there): {figures}"
+        f"variant aggregation (rates averaged over"
+        f" {count_of(found.aggregated_worlds, 'simulated world')}, against the real ones as they"
+        f" are, over {count_of(found.aggregated_starts, 'start')} that all policies share there):"
+        f" {figures}"
     )
     said = (
         f"{way}; effects on single policies correlate by {correlation}",
@@ -173,11 +180,11 @@ def _trajectories(found: Trajectories) -> Panel:
     if found.doubles_s is not None:
         grows = f"the median error doubles in about {found.doubles_s:.2g} s"
     if found.diverged:
-        grows += f"; physics diverged in {found.diverged} recordings"
+        grows += f"; physics diverged in {count_of(found.diverged, 'recording')}"
     said = (f"recorded actions of '{found.source}' commanded open loop in {found.world}; {grows}",)
     header = ("after", "recordings", "position [mm], median / 90th", "rotation [deg]")
     return Panel("Whole motions", said, header, tuple(rows))
 
 
 def _span(span: tuple[float, float] | None) -> str:
-    return "not known" if span is None else f"[{span[0]:+.3f}, {span[1]:+.3f}]"
+    return "not known" if span is None else f"[{span[0]:+z.3f}, {span[1]:+z.3f}]"

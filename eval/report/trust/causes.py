@@ -10,6 +10,7 @@ from eval.plain import plain_values
 from eval.report.page import code, details, note, paragraph, table
 from eval.report.text import estimate_text, markdown_table, markdown_text, p_text, sentence
 from eval.trust.causes.report import CausesReport, ParameterFinding
+from eval.words import count_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,10 @@ def mixed_words(report: CausesReport) -> str:
 
 def causes_lines(report: CausesReport) -> list[str]:
     """Plain lines, for a terminal."""
-    tried = f"{report.policies} policies, {report.starts} starts, {report.rollouts} rollouts each"
+    tried = (
+        f"{count_of(report.policies, 'policy', 'policies')}, {count_of(report.starts, 'start')},"
+        f" {count_of(report.rollouts, 'rollout')} each"
+    )
     lines = [f"{report.world}, {tried}, by {report.by}: {headline(report)}"]
     lines.append(f"  {gap_words(report)}")
     rows = [list(PARAMETER_HEADER), *parameter_rows(report)]

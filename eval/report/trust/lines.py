@@ -13,6 +13,7 @@ from eval.trust.measures import MEASURES
 from eval.trust.off_policy import OffPolicyRow
 from eval.trust.report import Measured, TaskTrust, TrustReport, wrong_words
 from eval.trust.resampling import Span
+from eval.words import count_of, size
 
 HEADER = (
     "measure",
@@ -172,7 +173,8 @@ def remarks(t: TaskTrust, *, short: bool = False) -> list[str]:
     said += [] if short else [off_policy_words(row) for row in t.off_policy]
     said += [] if short else [estimate_words(e) for e in t.estimates]
     said += starts_words(t)
-    said.append(f"a perfect order of {t.table.k} policies has p = {t.least_p:.2g} by chance")
+    if t.table.k > 1:
+        said.append(f"a perfect order of {t.table.k} policies has p = {t.least_p:.2g} by chance")
     return said
 
 
@@ -238,13 +240,15 @@ def estimate_words(e: RealEstimate) -> str:
     """What simulation adds to the real trials of a policy, in a sentence."""
     found = (
         f"real outcome of '{e.policy}' with simulation {estimate_text(e.estimate)}"
-        f" ({e.estimate.n} real trials, {e.simulated} simulated conditions), from the real trials"
+        f" ({count_of(e.estimate.n, 'real trial')},"
+        f" {count_of(e.simulated, 'simulated condition')}), from the real trials"
         f" alone {estimate_text(e.alone)}"
     )
     if e.coverage is None:
         return f"{found}; no saving is claimed"
     covers = f"in repetitions of this case it covers {100 * e.coverage:.1f} %"
-    saves = f"as exact as {e.saved} more real trials" if e.saved else "no real trial is saved"
+    more = count_of(e.saved, "more real trial")
+    saves = f"as exact as {more}" if e.saved else "no real trial is saved"
     if e.possible is not None:
         saves += f" (a perfect simulator: about {e.possible}, by the ceiling)"
     return f"{found}; {saves}; {covers}"
@@ -280,9 +284,10 @@ def off_policy_words(row: OffPolicyRow) -> str:
     """What recordings alone say, in a sentence."""
     return (
         f"weaker, in no verdict: {row.method} on recordings ({row.source}) orders"
-        f" {len(row.policies)} policies with Spearman {estimate_text(row.agreement.spearman, 2)}"
-        f" (the simulator the same: {estimate_text(row.simulator, 2)}) and prefers"
-        f" {row.agreement.chosen}, regret {row.agreement.regret:.3f}"
+        f" {count_of(len(row.policies), 'policy', 'policies')} with Spearman"
+        f" {estimate_text(row.agreement.spearman, 2)} (the simulator the same:"
+        f" {estimate_text(row.simulator, 2)}) and prefers {row.agreement.chosen}, regret"
+        f" {size(row.agreement.regret)}"
     )
 
 
@@ -327,9 +332,13 @@ def _head(t: TaskTrust) -> list[str]:
         if spread is not None
         for low, high in (spread,)
     ]
-    trials = f"{' and '.join(known)} trials each" if known else "trial numbers not known"
+    trials = "trial numbers not known"
+    if known:
+        noun = "trial" if known[-1].startswith("1 ") else "trials"
+        trials = f"{' and '.join(known)} {noun} each"
     name = "pooled (mean over tasks)" if t.table.pooled else t.task
-    head = [f"{name}: {t.judgement.verdict}; {t.table.k} policies, {trials}"]
+    policies = count_of(t.table.k, "policy", "policies")
+    head = [f"{name}: {t.judgement.verdict}; {policies}, {trials}"]
     head.append(f"  why: {t.judgement.why}")
     return head + ([f"  what would settle it: {t.judgement.more}"] if t.judgement.more else [])
 
@@ -342,17 +351,17 @@ def _row(name: str, m: Measured) -> list[str]:
     if m.noise is not None:
         good = MEASURES[name].good
         noise = {
-            "high": f"{m.noise.p5:.3f} or more",
-            "low": f"{m.noise.p95:.3f} or less",
-            "near": f"{m.noise.p5:.3f} to {m.noise.p95:.3f}",
+            "high": f"{m.noise.p5:z.3f} or more",
+            "low": f"{m.noise.p95:z.3f} or less",
+            "near": f"{m.noise.p5:z.3f} to {m.noise.p95:z.3f}",
         }[good]
     spans = (m.fisher_z, m.over_trials, m.over_policies, m.drop_one)
     chance = "" if m.chance is None else f"p = {m.chance.p:.2g}"
-    return [words, f"{m.value:.3f}", *(_span(s) for s in spans), noise, chance]
+    return [words, f"{m.value:z.3f}", *(_span(s) for s in spans), noise, chance]
 
 
 def _span(span: Span | None) -> str:
-    return "" if span is None else f"[{span[0]:.3f}, {span[1]:.3f}]"
+    return "" if span is None else f"[{span[0]:z.3f}, {span[1]:z.3f}]"
 
 
 def _trials(parts: Any) -> str:

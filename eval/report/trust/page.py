@@ -40,6 +40,7 @@ from eval.trust.measures import MEASURES
 from eval.trust.outcomes import Side
 from eval.trust.report import TaskTrust, TrustReport
 from eval.trust.tables import rate_interval
+from eval.words import count_of
 
 # More names beside points cannot be read.
 _NAMED = 12
@@ -76,11 +77,8 @@ def trust_page(report: TrustReport, title: str) -> str:
 
 def _subtitle(report: TrustReport) -> str:
     policies = {p.policy for t in report.tasks for p in t.table.pairs}
-    tasks = len(report.tasks)
-    return (
-        f"Simulated and real results of {len(policies)} policies in {tasks}"
-        f" {'task' if tasks == 1 else 'tasks'}."
-    )
+    who = count_of(len(policies), "policy", "policies")
+    return f"Simulated and real results of {who} in {count_of(len(report.tasks), 'task')}."
 
 
 def _headline(every: list[TaskTrust]) -> TaskTrust:
@@ -99,11 +97,11 @@ def _tiles(t: TaskTrust) -> list[Tile]:
             continue
         parts = [f"k = {t.table.k}"]
         if m.fisher_z is not None:
-            parts.append(f"[{m.fisher_z[0]:.2f}, {m.fisher_z[1]:.2f}]")
+            parts.append(f"[{m.fisher_z[0]:z.2f}, {m.fisher_z[1]:z.2f}]")
         if m.noise is not None:
-            bound = f"≥ {m.noise.p5:.2f}" if name != "mmrv" else f"≤ {m.noise.p95:.3f}"
+            bound = f"≥ {m.noise.p5:z.2f}" if name != "mmrv" else f"≤ {m.noise.p95:.3f}"
             parts.append(f"perfect simulator: {bound}")
-        tiles.append(Tile(f"{m.value:.3f}", ", ".join(parts), f"{label}{over}"))
+        tiles.append(Tile(f"{m.value:z.3f}", ", ".join(parts), f"{label}{over}"))
     return tiles
 
 
@@ -120,7 +118,7 @@ def _task(t: TaskTrust) -> str:
                                  "Dot: this simulator. Bar: a perfect simulator with these trial"
                                  " numbers in 90 of 100 repetitions."))  # fmt: skip
         body += columns(plots)
-    body += table(HEADER, measure_rows(t), f"{t.table.k} policies.")
+    body += table(HEADER, measure_rows(t), f"{count_of(t.table.k, 'policy', 'policies')}.")
     body += "".join(paragraph(sentence(s[:1].upper() + s[1:])) for s in remarks(t, short=True))
     if t.agreement:
         caption = (

@@ -287,7 +287,7 @@ def test_a_plan_that_was_changed_after_the_first_trial_is_refused(tmp_path: Path
     sim = folder(tmp_path / "sim", trials("sim"))
     words = ("trust", "--real", real, "--sim", sim)
     assert main(list(words)) == 0
-    assert f"plan {written.hash}, which 84 trials" in capsys.readouterr().out
+    assert f"plan {written.hash}, under which 84 trials" in capsys.readouterr().out
     kept = tmp_path / "real" / FOLDER / f"{written.hash}.yaml"
     kept.parent.mkdir()
     text = (tmp_path / "plan.yaml").read_text()

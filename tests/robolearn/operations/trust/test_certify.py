@@ -316,7 +316,7 @@ def test_what_trust_remarks_reaches_certificate_page_and_terminal(made, tmp_path
         "sim\\u202e: 4 trials are kept apart: different versions of libraries (numpy 3",
         "pusht: real: 2 trials of moved or repeated starts, voided or running, do not count",
         "pusht: reality is a simulated world here: 'cell'",
-        f"plan {'b' * 16}, which 128 trials of",
+        f"plan {'b' * 16}, under which 128 trials of",
     ):
         assert [n for n in remarks if said in n], (said, remarks)
     assert read_certificate(path, NOW).certificate.remarks == remarks
