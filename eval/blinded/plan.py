@@ -137,6 +137,7 @@ def read_locked(folder: Path) -> LockedPlan:
     digest, values = read_hashed(path, KIND)
     plan = from_dict(TrialPlan, values, where=str(path))
     _require_starts_once(plan, path)
+    _require_one_cell(plan, path)
     return LockedPlan(digest, plan)
 
 
@@ -154,3 +155,18 @@ def _require_starts_once(plan: TrialPlan, path: Path) -> None:
         " several cells for further starts. Its trials cannot be compared as planned; plan them"
         " anew in another folder"
     )
+
+
+def _require_one_cell(plan: TrialPlan, path: Path) -> None:
+    """:class:`ConfigError` for a plan of an earlier version, which put repetitions on other cells
+    than the first tries: they would not tell how far a trial predicts its own repetition.
+    """
+    cell_of: dict[str, str] = {}
+    for slot in plan.slots:
+        if cell_of.setdefault(slot.condition, slot.cell) != slot.cell:
+            raise ConfigError(
+                f"'{path}' plans {slot.condition} on the cells '{cell_of[slot.condition]}' and"
+                f" '{slot.cell}': an earlier version of robolearn wrote it, which put repetitions"
+                " on any cell, where they tell nothing of how far a trial predicts its own"
+                " repetition. Plan these trials anew in another folder"
+            )

@@ -12,10 +12,11 @@ from eval.blinded.interim import interim
 from eval.blinded.key import open_key
 from eval.blinded.plan import lock_plan, read_locked
 from eval.blinded.queue import counted, standing, void_note
-from eval.blinded.schedule import aliases, schedule, starts_by_cell, williams
+from eval.blinded.schedule import aliases, schedule, starts_by_cell, unbalanced, williams
 from eval.blinded.votes import Vote, add_vote, read_votes
 from eval.rule import Rule
 from eval.trials.table import TrialStore
+from robolearn.config import config_hash
 from robolearn.errors import ConfigError, DataError, StoreCorruptError
 from robolearn.operations.compare import compare
 from robolearn.operations.trial import report
@@ -67,6 +68,38 @@ def test_every_policy_tries_every_condition_in_blocks(policies, conditions, seed
     first = {(s.condition, s.repetition): s.block for s in slots}
     assert all(first[c, 0] < b for (c, r), b in first.items() if r)
     assert slots == schedule(ids, names, ["a", "b"], repeats=repeats, seed=seed, pairs=False)
+    # A repetition on another cell would tell nothing of how far a trial predicts its own.
+    assert len({(s.condition, s.cell) for s in slots}) == conditions
+    spread = Counter(starts_by_cell(slots)).most_common()
+    assert len(spread) == min(conditions, 2)
+    assert spread[0][1] - spread[-1][1] <= 1
+
+
+def test_each_cell_and_the_repetitions_on_it_are_balanced_by_themselves():
+    """Rows were dealt to cells in turns: with two policies one cell had the same one first."""
+    ids, names, cells = [f"c{i}" for i in range(12)], aliases(3), ("a", "b")
+    for seed in range(20):
+        slots = schedule(ids, names, cells, repeats=12, seed=seed, pairs=False)
+        for cell in cells:
+            for repetition in (0, 1):
+                mine = [s for s in slots if (s.cell, s.repetition) == (cell, repetition)]
+                places = Counter((i % 3, s.alias) for i, s in enumerate(mine))
+                assert set(places.values()) == {2}
+        paired = schedule(ids, names, cells, repeats=3, seed=seed, pairs=True)
+        assert not unbalanced(paired, pairs=True)
+
+
+@pytest.mark.parametrize(
+    ("more", "digest"),
+    [
+        ({"repeats": 3, "pairs": False}, "3241be8384649a81"),
+        ({"repeats": 0, "pairs": False}, "8fb250cde4256919"),
+        ({"repeats": 0, "pairs": True}, "89b435cc193ade3c"),
+    ],
+)
+def test_on_one_cell_a_seed_gives_what_it_always_gave(more, digest):
+    slots = schedule([f"c{i}" for i in range(7)], aliases(3), ["a"], seed=5, **more)
+    assert config_hash([dataclasses.asdict(s) for s in slots]) == digest
 
 
 def test_pairs_come_equally_often_and_first_equally_often():
@@ -163,6 +196,20 @@ def test_a_plan_of_an_earlier_version_is_refused_not_misread(tmp_path, design, n
     old = dataclasses.replace(locked.plan, rule=Rule().limited(n))
     lock_plan(tmp_path / "old", old)
     with pytest.raises(ConfigError, match=f"compared over {n} starts.* an earlier version of robo"):
+        read_locked(tmp_path / "old")
+
+
+def test_a_plan_that_repeats_a_condition_on_another_cell_is_refused(tmp_path):
+    """As an earlier version dealt blocks to cells in turns, whatever they were of."""
+    locked = plan(tmp_path, trials=4, repeats=1, cells=("left", "right"))
+    other = {"left": "right", "right": "left"}
+    slots = tuple(
+        dataclasses.replace(s, cell=other[s.cell]) if s.repetition else s for s in locked.plan.slots
+    )
+    starts = starts_by_cell(slots)
+    rule = Rule().limited(max(starts.values()))
+    lock_plan(tmp_path / "old", dataclasses.replace(locked.plan, slots=slots, rule=rule))
+    with pytest.raises(ConfigError, match=r"plans c\d on the cells .* Plan these trials anew in"):
         read_locked(tmp_path / "old")
 
 
