@@ -105,6 +105,24 @@ class Turns(Person):
         return len(self.asked) % 2
 
 
+def test_a_repeated_pair_is_the_same_two_the_other_way_round_and_no_further_comparison(tmp_path):
+    """It met two others, so that hardly any policy repeated what it had tried."""
+    trials = plan_toy(tmp_path, trials=6, repeats=4, pairs=True)
+    slots = trials.locked.plan.slots
+    tried = {(s.condition, s.repetition): [] for s in slots}
+    for s in slots:
+        tried[s.condition, s.repetition].append(s.alias)
+    again = [(tried[c, 0], names) for (c, repetition), names in tried.items() if repetition]
+    assert [names for _, names in again] == [first[::-1] for first, _ in again]
+    assert len(again) == 4
+    # Always the first one: a repetition, the other way round, comes out otherwise.
+    assert live(trials, Person(0), Life())
+    unblind(tmp_path)
+    found = rank_by_preferences(tmp_path)
+    assert (found.comparisons, found.repeated, found.alike) == (6, 4, 0)
+    assert "4 repeated comparisons are left out; 0 came out as the first time" in found.lines
+
+
 def test_options_that_preferences_do_not_know_are_refused(tmp_path, capsys):
     trials = plan_toy(tmp_path, trials=12, pairs=True)
     assert live(trials, Turns(), Life())
