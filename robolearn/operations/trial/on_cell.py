@@ -13,6 +13,7 @@ from typing import Any
 
 from eval.blinded.plan import BLIND
 from eval.blinded.queue import Standing
+from eval.blinded.schedule import unbalanced
 from eval.trials.table import TrialStore
 from hardware.cell.spec import cell_spec
 from hardware.devices.claim import lock_folder
@@ -104,6 +105,9 @@ def _run(
     word = "planned" if trials.began else "goes on"
     operator.told("plan", f"{trials.locked.hash}, {word}: {len(plan.slots)} trials of"
                           f" {len(plan.aliases)} policies, written {plan.written}")  # fmt: skip
+    remark = unbalanced(plan.slots, pairs=plan.pairs) if trials.began else ""
+    if remark:
+        operator.told("balance", remark)
     store = EpisodeStore.open_or_create(trials.folder / STORE)
     successor = Successor(trials, store, operator)
     table = stack.enter_context(TrialStore(trials.folder / BLIND, successor))

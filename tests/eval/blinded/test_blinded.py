@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 from collections import Counter
 
 import pytest
@@ -87,6 +88,28 @@ def test_each_cell_and_the_repetitions_on_it_are_balanced_by_themselves():
                 assert set(places.values()) == {2}
         paired = schedule(ids, names, cells, repeats=3, seed=seed, pairs=True)
         assert not unbalanced(paired, pairs=True)
+
+
+@pytest.mark.parametrize(
+    ("policies", "conditions", "more", "said"),
+    [
+        (2, 4, {}, ""),
+        (2, 5, {}, "5 conditions: not every policy stands in every place.* a multiple of 2 would"),
+        (3, 6, {}, ""),
+        (3, 20, {}, "a multiple of 6 would be balanced$"),
+        (4, 12, {}, ""),
+        (4, 10, {"repeats": 2}, "a multiple of 4 would be balanced, without repetitions$"),
+        (4, 12, {"pairs": True, "repeats": 5}, ""),
+        (3, 4, {"pairs": True}, "not every pair comes, .* a multiple of 6 would be balanced"),
+        (2, 4, {"cells": ("a", "b"), "repeats": 2}, ""),
+        (2, 6, {"cells": ("a", "b")}, "a multiple of 2 on each cell would be balanced"),
+    ],
+)
+def test_a_plan_says_of_how_many_conditions_it_would_be_balanced(policies, conditions, more, said):
+    how = {"cells": ("a",), "repeats": 0, "pairs": False, **more}
+    for seed in range(5):
+        slots = schedule([f"c{i}" for i in range(conditions)], aliases(policies), seed=seed, **how)
+        assert re.search(said or "^$", unbalanced(slots, pairs=how["pairs"]))
 
 
 @pytest.mark.parametrize(

@@ -165,6 +165,7 @@ def test_pairs_of_served_policies_on_two_cells_are_run_compared_and_ranked(serve
     begin = ("--ab", "--at-most", "1", "--overlay", "top=pusht_ur5e")
     code, said = command(*plan(served, *begin))
     assert code == 0, said
+    assert "2 conditions: not every pair comes" in said
     assert "1 left on left: 'robolearn trial --out out --robot " in said
     assert "2 left on right: 'robolearn trial --out out --robot " in said
     assert "start.png shows where things belong" in said
@@ -188,6 +189,7 @@ def test_pairs_of_served_policies_on_two_cells_are_run_compared_and_ranked(serve
 
     code, said = command(*GO_ON, "left.yaml", person=Judge(meanwhile))
     assert code == 0, said
+    assert "not every pair comes" not in said
     assert beside == [2]
     assert "the trials in 'out'" in said
     assert "2 left on right" in said
