@@ -188,7 +188,8 @@ def _run(args: RunArgs) -> int:
     if args.json:
         now = {"session": operator.finished, "left": result.standing.left}
         compare = sum(result.uncompared.values())
-        print_json({"plan": result.plan, "slots": result.slots, **now, "uncompared": compare})
+        more = {"uncompared": compare, "decided": result.decided}
+        print_json({"plan": result.plan, "slots": result.slots, **now, **more})
         return 0
     say(f"{operator.finished} trial(s) in this session; {_what_is_left(result, args.out)}")
     return 0
@@ -196,6 +197,11 @@ def _run(args: RunArgs) -> int:
 
 def _what_is_left(result: SessionResult, out: Path) -> str:
     """By cell, with the command that goes on there."""
+    names = f"'robolearn trial report {out} --unblind' tells the names"
+    if result.decided:
+        rest = result.standing.left
+        unneeded = f"; the {rest} planned trials that are left are not tried" if rest else ""
+        return f"every pair is decided{unneeded}: {names}"
     parts: list[str] = []
     for cell, file in result.cells.items():
         waiting, pairs = len(result.standing.waiting[cell]), result.uncompared.get(cell, 0)
@@ -207,8 +213,7 @@ def _what_is_left(result: SessionResult, out: Path) -> str:
         if told:
             said = f"{' and '.join(told)}{where}"
             parts.append(f"{said}: 'robolearn trial --out {out}{on}' goes on")
-    done = f"all done: 'robolearn trial report {out} --unblind' tells the names"
-    return "; ".join(parts) or done
+    return "; ".join(parts) or f"all done: {names}"
 
 
 def _report(argv: list[str]) -> int:

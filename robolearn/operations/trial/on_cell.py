@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eval.blinded.interim import interim
 from eval.blinded.plan import BLIND
-from eval.blinded.queue import Standing
+from eval.blinded.queue import Standing, standing
 from eval.blinded.schedule import unbalanced
 from eval.trials.table import TrialStore
 from hardware.cell.spec import cell_spec
@@ -64,7 +65,8 @@ _PICTURE_S = 2.0
 @dataclass(frozen=True, slots=True)
 class SessionResult:
     """Where the trials stand after a session; ``began``: whether it planned them. ``cells``: the
-    file of each; ``uncompared``: pairs of which nobody said yet which trial was better, by cell.
+    file of each; ``uncompared``: pairs of which nobody said yet which trial was better, by cell;
+    ``decided``: whether a sequential plan is, so that what it has left is not tried.
     """
 
     plan: str
@@ -73,6 +75,7 @@ class SessionResult:
     began: bool
     cells: Mapping[str, str]
     uncompared: Mapping[str, int]
+    decided: bool
 
 
 def run_trials(options: TrialOptions, operator: TrialOperator) -> SessionResult:
@@ -112,16 +115,41 @@ def _run(
     successor = Successor(trials, store, operator)
     table = stack.enter_context(TrialStore(trials.folder / BLIND, successor))
     require_rows(store, table.all())
-    stage = CellStage.open(stack, options, trials, store, operator)
-    operator.consent("the arm will move")
-    stack.callback(operator.close)
-    operator.told("keys", operator.listen(stage.env.estop))
-    session = TrialSession(trials, stage, table, operator, options.operator)
-    found = session.run(options.at_most)
-    stage.env.home()
-    files = {name: cell.file for name, cell in plan.cells.items()}
-    missing = uncompared(trials.folder, trials.locked, table.all(), found)
-    return SessionResult(trials.locked.hash, len(plan.slots), found, trials.began, files, missing)
+    if not _is_over(trials, table, operator):
+        stage = CellStage.open(stack, options, trials, store, operator)
+        operator.consent("the arm will move")
+        stack.callback(operator.close)
+        operator.told("keys", operator.listen(stage.env.estop))
+        TrialSession(trials, stage, table, operator, options.operator).run(options.at_most)
+        stage.env.home()
+    return _result(trials, table.all())
+
+
+def _is_over(trials: OpenedTrials, table: TrialStore, operator: TrialOperator) -> bool:
+    """Whether nothing is left to do on this cell, so that its arm is not even connected."""
+    rows, cell = table.all(), trials.cell.name
+    now = standing(trials.locked, rows)
+    found = interim(trials.locked.plan, now, rows)
+    if found is not None and found.decided:
+        for line in found.lines:
+            operator.told("so far", line)
+        return True
+    return not (now.waiting[cell] or uncompared(trials.folder, trials.locked, rows, now).get(cell))
+
+
+def _result(trials: OpenedTrials, rows: Sequence[TrialRecord]) -> SessionResult:
+    plan = trials.locked.plan
+    now = standing(trials.locked, rows)
+    found = interim(plan, now, rows)
+    return SessionResult(
+        plan=trials.locked.hash,
+        slots=len(plan.slots),
+        standing=now,
+        began=trials.began,
+        cells={name: cell.file for name, cell in plan.cells.items()},
+        uncompared=uncompared(trials.folder, trials.locked, rows, now),
+        decided=found is not None and found.decided,
+    )
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import cv2
 import pytest
 import yaml
 
+from eval.blinded.interim import Interim
 from eval.blinded.votes import FILE_NAME as VOTES
 from eval.trials.table import read_trials
 from hardware.emulators.tracker import TrackerPacket, encode_packet
@@ -26,6 +27,7 @@ from robolearn.cli.main import main
 from robolearn.data.store.store import EpisodeStore
 from robolearn.inference.server import PolicyServer, ServeConfig
 from robolearn.operations.cell import opened
+from robolearn.operations.trial import on_cell
 from tests.hardware.lab import CONFIG, HOME, address
 from tests.mocks import WalkPolicy
 from tests.robolearn.operations.trial.toy import Person
@@ -276,10 +278,42 @@ def preferences_are_cut(command: Commands) -> None:
     assert (code, "line 1: not a vote" in said) == (2, True), said
 
 
+def test_a_session_that_is_decided_connects_nothing_and_says_so(served, command, monkeypatch):
+    """It went home with the arm, and told of trials left for which to go on."""
+    sequential = ("--rule", "sequential", "--by", "score", "--at-most", "1")
+    code, said = command(*plan(served, *sequential))
+    assert (code, "1 left on left" in said) == (0, True), said
+    begun = read_trials(Path("out/blind"))
+
+    def no_cell(*_):
+        raise AssertionError("an arm was connected")
+
+    monkeypatch.setattr(on_cell, "open_cell", no_cell)
+    # Two starts decide nothing; enough of them do (tests/eval/blinded).
+    monkeypatch.setattr(on_cell, "interim", lambda *_: Interim(("amber is better",), True))
+    person = Judge()
+    person.consent = no_cell
+    code, said = command(*GO_ON, "left.yaml", person=person)
+    assert code == 0, said
+    assert "amber is better" in said
+    assert "every pair is decided; the 3 planned trials that are left are not tried: 'robo" in said
+    assert "goes on'" not in said
+    assert read_trials(Path("out/blind")) == begun
+    code, said = command(*GO_ON, "left.yaml", "--json", person=person)
+    told = json.loads(said.partition("\n}")[0] + "}")
+    assert (told["decided"], told["left"], told["session"]) == (True, 3, 0)
+
+
+def test_a_cell_on_which_nothing_is_left_is_not_connected(served, command, monkeypatch):
+    code, said = command(*plan(served))
+    assert (code, "2 left on right" in said) == (0, True), said
+    monkeypatch.setattr(on_cell, "open_cell", None)
+    code, said = command(*GO_ON, "left.yaml")
+    assert (code, "2 left on right" in said) == (0, True), said
+
+
 def test_a_camera_that_falls_silent_costs_its_picture_and_no_trial(served, command, monkeypatch):
     """What was shown before a trial was another start's, or the session ended with a KeyError."""
-    from robolearn.operations.trial import on_cell
-
     begin = ("--at-most", "1", "--overlay", "top=pusht_ur5e")
     code, said = command(*plan(served, *begin))
     assert (code, "shows where things belong" in said) == (0, True), said
