@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,7 +11,7 @@ import tyro
 
 from robolearn.agents.execution import Execution, GuidanceName
 from robolearn.cli.shared.output_path import output_folder
-from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.cli.shared.parse import parse, print_json, say, typed_options
 from robolearn.cli.shared.verbs import Verbs, run_verb
 from robolearn.machine.interrupt import stopped_by
 from robolearn.machine.threads import one_thread
@@ -132,10 +132,20 @@ def main(argv: list[str]) -> int:
             ]
             print("\nverbs:\n" + "\n".join(lines))
         raise
-    return _run(args)
+    return _run(args, typed_options(RunArgs, argv))
 
 
-def _run(args: RunArgs) -> int:
+# What the design calls options that are called otherwise here.
+_IN_DESIGN = {
+    "ab": "pairs",
+    "rule": "rule.kind",
+    "by": "rule.by",
+    "alpha": "rule.alpha",
+    **{f.name: f"execution.{f.name}" for f in fields(Execution)},
+}
+
+
+def _run(args: RunArgs, typed: frozenset[str]) -> int:
     output_folder(args.out, "--out", "blinded trials")
     if not args.yes:
         from robolearn.cli.shared.consent import require_terminal
@@ -164,6 +174,7 @@ def _run(args: RunArgs) -> int:
         instruction=args.instruction,
         start_lab=args.start_lab,
         lab_seed=args.lab_seed,
+        given=frozenset(_IN_DESIGN.get(name, name) for name in typed),
     )
     options = TrialOptions(
         out=args.out,

@@ -108,6 +108,17 @@ def _near_options(said: str, kind: type[Any], argv: list[str]) -> str:
     return near or listed
 
 
+def typed_options(kind: type[Any], argv: list[str]) -> frozenset[str]:
+    """The options among ``argv`` by field, also those with the value that they have anyway."""
+    words = {word.partition("=")[0].replace("_", "-") for word in argv if word.startswith("--")}
+    found: set[str] = set()
+    for name in _option_names(kind):
+        option = name.replace("_", "-")
+        if words & {f"--{option}", f"--no-{option}"}:
+            found.add(name)
+    return frozenset(found)
+
+
 def _option_names(kind: type[Any]) -> list[str]:
     """Options by field; a group of options without a prefix counts by its own fields."""
     types, names = get_type_hints(kind), list[str]()

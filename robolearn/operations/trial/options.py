@@ -49,6 +49,9 @@ class DesignOptions:
     # The lab of the cell is started for each session, with hidden physics and noise of this seed.
     start_lab: bool = False
     lab_seed: int = 0
+    # Which of these, and of ``rule`` and ``execution`` (rule.alpha), were asked for although they
+    # are as usual: a plan that says something else is not gone on with. Others are anyway.
+    given: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if self.pairs and self.rule.kind == "sequential":

@@ -7,6 +7,7 @@ plan.yaml                         written last: from then on the plan is locked
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,11 +37,13 @@ from eval.blinded.schedule import aliases, schedule, starts_by_cell
 from eval.blinded.unblinded import require_still_blinded
 from eval.plain import read_mapping, write_mapping, write_text
 from eval.preregistration import Preregistration, plan_text
+from eval.rule import Rule
 from eval.trials.rollouts import utc_now
 from eval.trials.suites import Suite
 from eval.trials.table import has_trials, read_trials
 from hardware.cell.config import CellConfig
 from hardware.cell.load import load_cell
+from robolearn.agents.execution import Execution
 from robolearn.config import config_hash, differences, find_config, to_dict
 from robolearn.data.store.lock import StoreLock
 from robolearn.errors import ConfigError, DataError
@@ -209,7 +212,7 @@ def _opened(options: TrialOptions, *, began: bool) -> OpenedTrials:
     suite = _suite(folder, locked.plan, options.design.suite)
     cell, robot = _cell(folder, locked.plan, options.robot)
     if not began:
-        _require_design(locked.plan, options)
+        _require_design(locked.plan, options, suite)
     sources = located_sources(key, options.design.policies)
     conditions = {c.id: c for c in suite.select(len({s.condition for s in locked.plan.slots}))}
     return OpenedTrials(folder, locked, key, suite, conditions, cell, robot, sources, began)
@@ -265,10 +268,52 @@ def _difference(cell: CellConfig, kept: Path) -> str:
         return f"in what, '{kept.name}' would say, which cannot be read ({error})"
 
 
-def _require_design(plan: TrialPlan, options: TrialOptions) -> None:
+def _require_design(plan: TrialPlan, options: TrialOptions, suite: Suite) -> None:
     """What is asked for again has to be what was planned; what is left out counts as planned."""
-    design, usual = options.design, DesignOptions()
-    planned: dict[str, Any] = {
+    design = options.design
+    asked, usual, planned = _asked(design, suite), _asked(DesignOptions(), suite), _planned(plan)
+    lines = [
+        f"{name}: now {value!r}, planned {planned[name]!r}"
+        for name, value in asked.items()
+        # None: what nobody said is as it was planned.
+        if value is not None
+        and (value != usual[name] or name in design.given)
+        and value != planned[name]
+    ]
+    cells = sorted(load_cell(file).name for file in options.cells)
+    if not set(cells) <= set(plan.cells):
+        lines.append(f"cells: now also {', '.join(cells)}, planned {', '.join(plan.cells)}")
+    if lines:
+        raise ConfigError(
+            f"'{options.out}' has a plan, which is locked: {_listed(lines)}; leave these out, or"
+            " plan further trials in another folder"
+        )
+
+
+def _asked(design: DesignOptions, suite: Suite) -> dict[str, Any]:
+    """What is asked for, by the names that ``given`` has."""
+    return {
+        "trials": design.trials,
+        "repeats": design.repeats,
+        "pairs": design.pairs,
+        "seed": design.seed,
+        "max_steps": design.max_steps,
+        "score": design.score,
+        "rubric": design.rubric,
+        "runtime": design.runtime,
+        "guidance": design.guidance,
+        "instruction": design.instruction or suite.config.instruction,
+        "start_lab": design.start_lab,
+        "lab_seed": design.lab_seed,
+        **_members("rule", design.rule.limited(None)),
+        **_members("execution", design.execution),
+    }
+
+
+def _planned(plan: TrialPlan) -> dict[str, Any]:
+    """What was planned, likewise."""
+    seeds = {cell.lab_seed for cell in plan.cells.values()}
+    return {
         "trials": len({s.condition for s in plan.slots}),
         "repeats": len({s.block for s in plan.slots if s.repetition}),
         "pairs": plan.pairs,
@@ -276,26 +321,19 @@ def _require_design(plan: TrialPlan, options: TrialOptions) -> None:
         "max_steps": plan.max_steps,
         "score": plan.score,
         "rubric": plan.rubric,
-        "execution": plan.execution,
         "runtime": plan.runtime,
         "guidance": plan.guidance,
         "instruction": plan.instruction,
+        "start_lab": seeds != {None},
+        # All of a plan have the same one.
+        "lab_seed": next(iter(seeds), None),
+        **_members("rule", plan.rule.limited(None)),
+        **_members("execution", plan.execution),
     }
-    lines = [
-        f"{name}: now {getattr(design, name)!r}, planned {value!r}"
-        for name, value in planned.items()
-        if getattr(design, name) not in (getattr(usual, name), value)
-    ]
-    cells = sorted(load_cell(file).name for file in options.cells)
-    if not set(cells) <= set(plan.cells):
-        lines.append(f"cells: now also {', '.join(cells)}, planned {', '.join(plan.cells)}")
-    if design.rule not in (usual.rule, plan.rule.limited(None)):
-        lines.append(f"rule: now {design.rule.words()}, planned {plan.rule.words()}")
-    if lines:
-        raise ConfigError(
-            f"'{options.out}' has a plan, which is locked: {_listed(lines)}; leave these out, or"
-            " plan further trials in another folder"
-        )
+
+
+def _members(name: str, value: Rule | Execution) -> dict[str, Any]:
+    return {f"{name}.{f.name}": getattr(value, f.name) for f in dataclasses.fields(value)}
 
 
 def _kept_cell(folder: Path, name: str) -> Path:

@@ -2,11 +2,16 @@
 
 import logging
 import shutil
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from eval.blinded.plan import read_locked
+from eval.rule import Rule
+from robolearn.agents.execution import Execution
+from robolearn.cli.main import main
 from robolearn.errors import ConfigError, InferenceError, StoreLockedError
 from robolearn.inference.server import PolicyServer, ServeConfig
 from robolearn.operations.deploy.operator import Unattended
@@ -77,6 +82,62 @@ def test_another_design_is_refused_and_the_same_one_goes_on(planned):
     assert open_trials(options(planned, full=True, trials=1)).lab_seed is None
     with pytest.raises(ConfigError, match="trials: now 2, planned 1; repeats: now 1, planned 0"):
         open_trials(options(planned, trials=2, repeats=1))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--lab-seed 3 --seed 1 --lead-ticks 2 --alpha 0.1 --no-realtime-chunking --trials 1", ""),
+        ("--seed 0", "seed: now 0, planned 1"),
+        ("--seed=0", "seed: now 0, planned 1"),
+        ("--lab-seed 0", "lab_seed: now 0, planned 3"),
+        ("--no-start-lab", "start_lab: now False, planned True"),
+        ("--lead_ticks 1", "execution.lead_ticks: now 1, planned 2"),
+        ("--realtime-chunking", "execution.realtime_chunking: now True, planned False"),
+        ("--alpha 0.05", "rule.alpha: now 0.05, planned 0.1"),
+        ("--rule fixed --by success", "rule.by: now 'success', planned 'score'"),
+        ("--repeats 0", "repeats: now 0, planned 1"),
+        ("--score task", "score: now 'task', planned 'operator'"),
+        ("--max-steps 300", "max_steps: now 300, planned 4"),
+        ("--no-ab --runtime torch --guidance auto", ""),
+        ("--ab", "pairs: now True, planned False"),
+    ],
+)
+def test_what_is_asked_for_again_has_to_be_what_was_planned(locked, words, said, monkeypatch):
+    """Options with their usual value, and those of a lab, went on with a plan of something else."""
+    monkeypatch.chdir(locked)
+
+    def begun(asked, operator):
+        open_trials(asked)
+        raise ConfigError("goes on")
+
+    monkeypatch.setattr(on_cell, "run_trials", begun)
+    err = StringIO()
+    with redirect_stderr(err):
+        assert main(["trial", "--out", "out", "--yes", *words.split()]) == 2
+    assert (said or "goes on") in err.getvalue()
+    if said:
+        assert "has a plan, which is locked: " in err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory):
+    """Nothing is as usual."""
+    folder = tmp_path_factory.mktemp("unusual")
+    write_files(folder, 34)
+    design = {
+        "trials": 1,
+        "repeats": 1,
+        "seed": 1,
+        "max_steps": 4,
+        "score": "operator",
+        "rule": Rule(by="score", alpha=0.1),
+        "execution": Execution(lead_ticks=2),
+        "start_lab": True,
+        "lab_seed": 3,
+    }
+    open_trials(options(folder, full=True, **design))
+    return folder
 
 
 def test_a_run_may_be_moved(planned, tmp_path):
