@@ -1,6 +1,7 @@
 """Keeps what operators prefer: one line per pair, each with the digest of all before it.
 
-The file only grows. A line that a process died over is no line; it is written anew.
+The file only grows, and the lines are counted beside the trials (``tally.py``). A line that a
+process died over is no line; it is written anew.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval.blinded.plan import LockedPlan
+from eval.blinded.tally import count_votes, require_counted
 from eval.statistics.preferences import Preference
 from robolearn.config import from_dict
 from robolearn.errors import DataError, StoreCorruptError, StoreError
@@ -52,7 +54,7 @@ class Vote:
 
 def read_votes(folder: Path) -> tuple[Vote, ...]:
     """All votes; :class:`StoreCorruptError` where lines were edited or taken out."""
-    return _read(folder / FILE_NAME)[0]
+    return _read(folder)[0]
 
 
 def planned_votes(
@@ -63,7 +65,7 @@ def planned_votes(
     :class:`StoreCorruptError` for lines that were edited or taken out, for votes of another plan,
     about other trials than their pair's, or about the same two trials again.
     """
-    votes = read_votes(folder)
+    votes, digests, _ = _read_lines(folder / FILE_NAME)
     seen: set[tuple[int, int]] = set()
     for number, vote in enumerate(votes, 1):
         wrong = _not_as_planned(vote, locked, rows)
@@ -75,6 +77,7 @@ def planned_votes(
                 " was exchanged or edited, restore it from a copy of this folder"
             )
         seen.add(vote.rows)
+    require_counted(folder, folder / FILE_NAME, digests)
     return votes
 
 
@@ -108,11 +111,12 @@ def _both(values: Sequence[object]) -> str:
 def add_vote(folder: Path, vote: Vote) -> None:
     """Add one; whoever calls it holds the lock of the trials."""
     path = folder / FILE_NAME
-    votes, digest, size = _read(path)
+    votes, digests, size = _read(folder)
     if any(v.rows == vote.rows for v in votes):
         raise DataError(f"the trials {vote.rows} were compared already")
     values = dataclasses.asdict(vote)
-    line = json.dumps({**values, "digest": _digest(digest, values)}) + "\n"
+    digests.append(_digest(digests[-1] if digests else "", values))
+    line = json.dumps({**values, "digest": digests[-1]}) + "\n"
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
@@ -124,6 +128,7 @@ def add_vote(folder: Path, vote: Vote) -> None:
             os.close(fd)
     except OSError as error:
         raise StoreError(f"cannot write '{path}': {error.strerror}") from error
+    count_votes(folder, digests)
 
 
 def current(votes: Sequence[Vote], rows: Sequence[int]) -> Vote | None:
@@ -131,29 +136,35 @@ def current(votes: Sequence[Vote], rows: Sequence[int]) -> Vote | None:
     return next((v for v in votes if list(v.rows) == list(rows)), None)
 
 
-def _read(path: Path) -> tuple[tuple[Vote, ...], str, int]:
-    """Votes, the digest of all, and how many bytes they take."""
+def _read(folder: Path) -> tuple[tuple[Vote, ...], list[str], int]:
+    """Votes, their digests, and how many bytes they take; they are those that were counted."""
+    found = _read_lines(folder / FILE_NAME)
+    require_counted(folder, folder / FILE_NAME, found[1])
+    return found
+
+
+def _read_lines(path: Path) -> tuple[tuple[Vote, ...], list[str], int]:
     if not path.is_file():
-        return (), "", 0
+        return (), [], 0
     data = path.read_bytes()
     # What follows the last end of a line was being written when its process died.
     whole = data[: data.rfind(b"\n") + 1]
     votes: list[Vote] = []
-    digest = ""
+    digests: list[str] = []
     for number, line in enumerate(whole.splitlines(), 1):
         try:
             values = json.loads(line)
             said = values.pop("digest")
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise StoreCorruptError(f"'{path}', line {number}: not a vote ({error})") from error
-        digest = _digest(digest, values)
-        if said != digest:
+        digests.append(_digest(digests[-1] if digests else "", values))
+        if said != digests[-1]:
             raise StoreCorruptError(
                 f"'{path}', line {number} is not as it was written, or one before it is missing;"
                 " restore the file from a copy"
             )
         votes.append(from_dict(Vote, values, where=f"{path}, line {number}", error=DataError))
-    return tuple(votes), digest, len(whole)
+    return tuple(votes), digests, len(whole)
 
 
 def _digest(before: str, values: object) -> str:

@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import shutil
+import sqlite3
 
 import pytest
 
+from eval.blinded import votes as votes_file
 from eval.blinded.votes import add_vote, read_votes
 from eval.rule import Rule
 from eval.trials.table import read_trials
@@ -13,8 +15,8 @@ from robolearn.cli.main import main
 from robolearn.errors import ConfigError, StoreCorruptError
 from robolearn.operations.trial.options import DesignOptions
 from robolearn.operations.trial.preferences import rank_by_preferences
-from robolearn.operations.trial.report import trial_report, unblind
-from tests.robolearn.operations.trial.toy import STEPS, Life, Person, live, plan_toy
+from robolearn.operations.trial.report import trial_report, unblind, void_trial
+from tests.robolearn.operations.trial.toy import STEPS, Life, Person, forget_count, live, plan_toy
 
 
 def test_votes_of_another_plan_are_no_preferences_of_this_one(tmp_path):
@@ -45,6 +47,73 @@ def test_votes_of_another_plan_are_no_preferences_of_this_one(tmp_path):
         rank_by_preferences(trials.folder)
 
 
+def test_preferences_that_are_cut_while_blinded_are_missed_and_not_asked_again(tmp_path):
+    """The pair was asked about again, until the answer was the wanted one."""
+    trials = plan_toy(tmp_path, trials=4, pairs=True)
+    assert live(trials, Person(0), Life(), at_most=6)
+    path, person = tmp_path / "votes.jsonl", Person(1)
+    whole = path.read_text()
+    lines = whole.splitlines(keepends=True)
+    for left in ("".join(lines[:2]), lines[0], whole[:-1], ""):
+        path.write_text(left)
+        count = left.count("\n")
+        for read in (
+            lambda: live(trials, person, Life()),
+            lambda: trial_report(tmp_path),
+            lambda: unblind(tmp_path, reason="why not"),
+            lambda: void_trial(tmp_path, 1, "bumped"),
+        ):
+            with pytest.raises(StoreCorruptError, match=f"has {count} preferences, 3 were cast"):
+                read()
+    path.unlink()
+    with pytest.raises(StoreCorruptError, match="has 0 preferences, 3 were cast: lines were taken"):
+        live(trials, person, Life())
+    assert not person.asked
+    path.write_text(whole)
+    assert live(trials, person, Life())
+    assert len(person.asked) == 1
+    assert trial_report(tmp_path).complete
+
+
+def test_preferences_that_are_cast_anew_with_sound_digests_are_missed(tmp_path):
+    trials = plan_toy(tmp_path, trials=4, pairs=True)
+    assert live(trials, Person(0), Life())
+    other = tmp_path / "forged"
+    other.mkdir()
+    for vote in read_votes(tmp_path):
+        add_vote(other, dataclasses.replace(vote, better=vote.second))
+    shutil.copy(other / "votes.jsonl", tmp_path)
+    with pytest.raises(StoreCorruptError, match="line 1 is not the preference that was cast then"):
+        trial_report(tmp_path)
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM votes", "UPDATE votes SET digest = ''"])
+def test_what_counts_preferences_does_not_change(tmp_path, statement):
+    trials = plan_toy(tmp_path, trials=3, pairs=True)
+    assert live(trials, Person(0), Life())
+    with sqlite3.connect(tmp_path / "blind" / "trials.sqlite") as db:
+        with pytest.raises(sqlite3.IntegrityError, match=r"never deleted|does not change"):
+            db.execute(statement)
+        db.execute("DROP TRIGGER votes_stay")
+        db.execute("DELETE FROM votes WHERE id = 3")
+    db.close()
+    with pytest.raises(StoreCorruptError, match=r"lacks preferences .*\(2 of 3 are there\)"):
+        trial_report(tmp_path)
+
+
+def test_a_vote_that_was_written_but_not_counted_is_one(tmp_path, monkeypatch):
+    """Its process died in between; so do trials of an earlier release go on."""
+    trials = plan_toy(tmp_path, trials=4, pairs=True)
+    with monkeypatch.context() as dying:
+        dying.setattr(votes_file, "count_votes", lambda *_: None)
+        assert live(trials, Person(0), Life(), at_most=6)
+    assert live(trials, Person(0), Life())
+    path = tmp_path / "votes.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:3]))
+    with pytest.raises(StoreCorruptError, match="has 3 preferences, 4 were cast"):
+        trial_report(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -61,6 +130,7 @@ def test_a_vote_is_about_the_two_trials_of_its_pair(tmp_path, changed, said):
     assert live(trials, Person(), Life())
     second = read_votes(tmp_path)[1]
     (tmp_path / "votes.jsonl").unlink()
+    forget_count(tmp_path)
     add_vote(tmp_path, dataclasses.replace(second, **changed))
     with pytest.raises(StoreCorruptError, match=said):
         trial_report(tmp_path)
@@ -71,6 +141,7 @@ def test_aliases_of_a_vote_are_those_of_its_pair(tmp_path):
     assert live(trials, Person(), Life())
     vote = read_votes(tmp_path)[0]
     (tmp_path / "votes.jsonl").unlink()
+    forget_count(tmp_path)
     add_vote(tmp_path, dataclasses.replace(vote, first=vote.second, second=vote.first))
     with pytest.raises(StoreCorruptError, match=f"the vote is about {vote.second} and"):
         trial_report(tmp_path)

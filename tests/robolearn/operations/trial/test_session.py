@@ -139,7 +139,9 @@ def test_preferences_that_are_taken_away_after_unblinding_are_missed(tmp_path):
     for left in (lines[:2], []):
         path.write_text("".join(left))
         for again in (rank_by_preferences, unblind):
-            with pytest.raises(StoreCorruptError, match=f"has {len(left)} preferences that count"):
+            with pytest.raises(
+                StoreCorruptError, match=f"has {len(left)} preferences, 3 were cast"
+            ):
                 again(tmp_path)
     path.write_text("".join(lines))
     assert rank_by_preferences(tmp_path).comparisons == 3

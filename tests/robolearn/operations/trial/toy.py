@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sqlite3
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -213,3 +214,10 @@ def live(trials: OpenedTrials, person: Person, life: Life, at_most: int | None =
         except Killed:
             return False
     return True
+
+
+def forget_count(folder: Path) -> None:
+    """As if no preference had been counted beside the trials."""
+    with sqlite3.connect(folder / "blind" / "trials.sqlite") as db:
+        db.execute("DROP TABLE votes")
+    db.close()
