@@ -15,7 +15,7 @@ from eval.blinded.interim import interim
 from eval.blinded.plan import BLIND
 from eval.blinded.queue import Standing, standing
 from eval.blinded.schedule import unbalanced
-from eval.trials.table import TrialStore
+from eval.trials.table import TrialStore, has_trials, read_trials
 from hardware.cell.spec import cell_spec
 from hardware.devices.claim import lock_folder
 from hardware.env.real_env import RealEnv
@@ -45,13 +45,8 @@ from robolearn.operations.trial.episodes import STORE
 from robolearn.operations.trial.operator import TrialOperator
 from robolearn.operations.trial.options import TrialOptions
 from robolearn.operations.trial.planned import OpenedTrials, cell_hash, open_trials, trials_lock
-from robolearn.operations.trial.session import (
-    Successor,
-    TrialSession,
-    redacted,
-    require_rows,
-    uncompared,
-)
+from robolearn.operations.trial.session import TrialSession, redacted, uncompared
+from robolearn.operations.trial.successor import Successor, require_rows
 from robolearn.operations.trust.permission import Permission
 from robolearn.runtime import EpisodeResult, run_episode
 from robolearn.shapes import Picture
@@ -112,9 +107,9 @@ def _run(
     if remark:
         operator.told("balance", remark)
     store = EpisodeStore.open_or_create(trials.folder / STORE)
-    successor = Successor(trials, store, operator)
-    table = stack.enter_context(TrialStore(trials.folder / BLIND, successor))
-    require_rows(store, table.all())
+    blind = trials.folder / BLIND
+    require_rows(store, read_trials(blind) if has_trials(blind) else ())
+    table = stack.enter_context(TrialStore(blind, Successor(trials.locked, store, operator)))
     if not _is_over(trials, table, operator):
         stage = CellStage.open(stack, options, trials, store, operator)
         operator.consent("the arm will move")

@@ -32,6 +32,7 @@ from robolearn.errors import ConfigError, DataError, StoreCorruptError
 from robolearn.operations.trial.episodes import require_episodes
 from robolearn.operations.trial.planned import trials_lock
 from robolearn.operations.trial.session import done_pairs
+from robolearn.operations.trial.successor import recover
 from robolearn.types import TrialRecord
 
 
@@ -115,8 +116,10 @@ def void_trial(folder: Path, slot: int, reason: str) -> int:
     """
     if not reason.strip():
         raise ConfigError("reason: a trial is voided for a reason; say which")
-    read_locked(folder)
+    locked = read_locked(folder)
     with trials_lock(folder):
+        # A trial that was saved before its process died counts, and is nothing that waits.
+        recover(folder, locked)
         found = _read(folder)
         require_still_blinded(folder, found.rows, "take one out any more")
         plan = found.locked.plan
@@ -146,8 +149,10 @@ def unblind(folder: Path, *, reason: str = "") -> Unblinded:
     ``compare`` knows it, votes. ``reason``: why before they are complete; it is kept, and nothing
     can be tried under the plan any more. Safe to call again.
     """
-    read_locked(folder)
+    locked = read_locked(folder)
     with trials_lock(folder):
+        # A trial that was saved before its process died counts, and is nothing that waits.
+        recover(folder, locked)
         found = _read(folder)
         key = open_key(folder, found.locked.plan.key)
         trials = named(found.rows, key)

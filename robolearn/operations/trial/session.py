@@ -22,10 +22,8 @@ from eval.blinded.queue import Standing, standing
 from eval.blinded.schedule import Slot
 from eval.blinded.votes import TIE, Vote, add_vote, current, planned_votes
 from eval.trials.rollouts import utc_now
-from eval.trials.table import UNKNOWN, TrialStore
+from eval.trials.table import TrialStore
 from robolearn.contracts import Subscriber
-from robolearn.data.episode import EpisodeMeta
-from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import (
     ClockError,
     DataError,
@@ -35,14 +33,14 @@ from robolearn.errors import (
     RobolearnError,
     SafetyStopError,
     StartError,
-    StoreCorruptError,
 )
 from robolearn.operations.deploy.trials import TrialWriter
-from robolearn.operations.trial.episodes import KEY, TrialOf, episode_of
+from robolearn.operations.trial.episodes import KEY
 from robolearn.operations.trial.operator import TrialOperator
 from robolearn.operations.trial.planned import OpenedTrials
+from robolearn.operations.trial.rating import rate, rated_result, rubric_figures
 from robolearn.runtime import EpisodeResult
-from robolearn.types import SAFETY_STOP, Condition, TrialRecord
+from robolearn.types import Condition, TrialRecord
 
 # How often a start that is too far off may be placed again.
 _PLACINGS = 3
@@ -157,7 +155,7 @@ class TrialSession:
                 continue
             rating = rate(self._plan, self._operator)
             if self._plan.score == "rubric" and rating is not None:
-                result = _rated_result(result, rating)
+                result = rated_result(result, rating)
             record = writer.finish(result, episode, "", {**figures, **rubric_figures(rating)})
             self._operator.told("", _words(record))
             self._operator.ended(record)
@@ -236,116 +234,6 @@ def uncompared(
         if current(votes, (now.done[a.number], now.done[b.number])) is None
     )
     return dict(found)
-
-
-# -- what is left when a process dies ------------------------------------------------------------
-
-
-def require_rows(store: EpisodeStore, rows: Sequence[TrialRecord]) -> None:
-    """:class:`StoreCorruptError` where store and table are not of the same trials: the newest
-    episode is of none of ``rows``, or the store lacks the episode of the last one that names one.
-    """
-    ids = store.ids()
-    said = episode_of(store, ids[-1]) if ids else None
-    if said is not None and said.row > len(rows):
-        raise StoreCorruptError(
-            f"the newest episode is of trial {said.row}, the table has {len(rows)}: it is an"
-            " older copy; restore the newest one"
-        )
-    row = None if said is None else rows[said.row - 1]
-    if ids and (said is None or row is None or said != TrialOf(row.plan, row.slot, said.row)):
-        raise StoreCorruptError(
-            f"the newest episode, {ids[-1]}, is not of these trials: the store is that of another"
-            " plan, or something else was recorded into it; restore its own one"
-        )
-    last = next((r.episode for r in reversed(rows) if r.episode), "")
-    if last and last not in ids:
-        raise StoreCorruptError(
-            f"the last trial with an episode names {last}, which is not in the store: it is an"
-            " older copy, or that of another plan; restore the newest one"
-        )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Successor:
-    """Ends the row that a process left started when it died."""
-
-    trials: OpenedTrials
-    store: EpisodeStore
-    operator: TrialOperator
-
-    def __call__(self, row: int, record: TrialRecord) -> TrialRecord:
-        """The row as it ends: from its episode, if that was committed; else voided. So is one that
-        a stop ended, as nobody knows any more whether that was the policy's doing.
-        """
-        ids, episode = self.store.ids(), ""
-        if ids:
-            meta = self.store.meta(ids[-1])
-            wanted = TrialOf(self.trials.locked.hash, record.slot, row)
-            if episode_of(self.store, ids[-1]) == wanted:
-                if meta.outcome.reason != SAFETY_STOP:
-                    return self._from_episode(ids[-1], meta, record)
-                episode = ids[-1]
-        return dataclasses.replace(
-            record,
-            status="voided",
-            reason=UNKNOWN,
-            episode=episode,
-            note="the process that ran it ended without a word; tried again",
-        )
-
-    def _from_episode(self, episode: str, meta: EpisodeMeta, record: TrialRecord) -> TrialRecord:
-        found = self.store.read(episode, signals=())
-        self.operator.told(
-            "recovered", f"slot {record.slot}: the trial had ended when its process died"
-        )
-        rating = rate(self.trials.locked.plan, self.operator)
-        achieved = {n: v for n, v in meta.achieved.items() if n in meta.condition.poses}
-        ended = dataclasses.replace(
-            record,
-            status="finished",
-            success=meta.outcome.success,
-            score=min(1.0, max(0.0, found.score)),
-            final_progress=min(1.0, max(0.0, meta.outcome.progress)),
-            return_=float(found.reward.sum()),
-            steps=found.steps,
-            duration_s=found.duration_s,
-            reason=meta.outcome.reason,
-            episode=episode,
-            note=meta.reset_note,
-            achieved=achieved,
-            standard_errors={n: e for n, e in record.standard_errors.items() if n in achieved},
-            metrics={"recovered": 1.0, **rubric_figures(rating)},
-        )
-        if self.trials.locked.plan.score != "rubric" or rating is None:
-            return ended
-        return dataclasses.replace(
-            ended, success=rating == 1.0, score=rating, final_progress=rating, reason="rubric"
-        )
-
-
-# -- rating --------------------------------------------------------------------------------------
-
-
-def rate(plan: TrialPlan, operator: TrialOperator) -> float | None:
-    """How far the trial came by the rubric, in [0, 1]; None without one."""
-    if not plan.rubric:
-        return None
-    answers = ("nothing of it", *plan.rubric)
-    reached = operator.choose("how far did it come?", answers)
-    return reached / len(plan.rubric)
-
-
-def rubric_figures(rating: float | None) -> dict[str, float]:
-    """What a trial's metrics keep of the rubric."""
-    return {} if rating is None else {"rubric_progress": rating}
-
-
-def _rated_result(result: EpisodeResult, rating: float) -> EpisodeResult:
-    outcome = dataclasses.replace(
-        result.outcome, success=rating == 1.0, progress=rating, reason="rubric"
-    )
-    return dataclasses.replace(result, outcome=outcome, score=rating)
 
 
 def redacted(trials: OpenedTrials, error: BaseException) -> BaseException:

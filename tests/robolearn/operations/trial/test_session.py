@@ -26,7 +26,7 @@ from robolearn.operations.deploy import trials as rows_of_trials
 from robolearn.operations.trial import session as sessions
 from robolearn.operations.trial.preferences import rank_by_preferences
 from robolearn.operations.trial.report import trial_report, unblind, void_trial
-from robolearn.operations.trial.session import require_rows
+from robolearn.operations.trial.successor import require_rows
 from tests.mocks import Listener
 from tests.robolearn.operations.trial.toy import (
     ERRORS,
@@ -240,6 +240,48 @@ def test_a_rubric_is_asked_once_also_after_a_death(tmp_path):
     assert len(person.asked) == 4
 
 
+@pytest.mark.parametrize(("act", "told"), [("void", 1), ("unblind", 2)])
+def test_a_trial_that_was_saved_before_its_process_died_counts_for_every_command(
+    tmp_path, caplog, act, told
+):
+    """It did not for those that run no trials: its row was ended as one of which nothing is known,
+    and the slot was tried again.
+    """
+    trials = plan_toy(tmp_path, trials=2)
+    # Three writes a trial; the second episode is committed, its row is not.
+    assert not live(trials, Person(), Life(5))
+    if act == "void":
+        assert void_trial(tmp_path, 1, "bumped") == 1
+    else:
+        assert len(unblind(tmp_path, reason="curious").trials) == 2
+    assert "slot 2: the trial had ended when its process died" in caplog.text
+    assert trial_report(tmp_path).done == told
+    saved = read_trials(tmp_path / "blind")[1]
+    assert (saved.status, saved.slot) == ("finished", 2)
+    assert saved.episode in EpisodeStore.open(tmp_path / "store").ids()
+    if act == "void":
+        assert live(trials, Person(), Life())
+        assert [r.slot for r in read_trials(tmp_path / "blind")] == [1, 2, 3, 4, 5, 6, 1]
+
+
+def test_the_trial_that_was_saved_may_be_the_one_to_void(tmp_path):
+    trials = plan_toy(tmp_path, trials=1)
+    assert not live(trials, Person(), Life(2))
+    assert void_trial(tmp_path, 1, "bumped") == 1
+    assert live(trials, Person(), Life())
+    assert [r.slot for r in read_trials(tmp_path / "blind")] == [1, 2, 3, 1]
+
+
+def test_nobody_is_asked_about_a_saved_trial_where_nobody_is(tmp_path):
+    trials = plan_toy(tmp_path, trials=1, score="rubric", rubric=("touched", "in place"))
+    assert not live(trials, Person(), Life(2))
+    for act in (lambda: void_trial(tmp_path, 1, "bumped"), lambda: unblind(tmp_path, reason="x")):
+        with pytest.raises(ConfigError, match=r"how far did it come.*: go on with the"):
+            act()
+    assert live(trials, Person(2), Life())
+    assert [r.success for r in read_trials(tmp_path / "blind")] == [True] * 3
+
+
 @pytest.mark.parametrize(
     ("error", "counts"),
     [
@@ -358,7 +400,7 @@ def test_an_older_store_is_refused(tmp_path):
             require_rows(EpisodeStore.open(tmp_path / copy), rows)
     shutil.rmtree(trials.folder / "store")
     shutil.copytree(tmp_path / "older", trials.folder / "store")
-    with pytest.raises(StoreCorruptError, match=r"trial 3 names the episode .* not in"):
+    with pytest.raises(StoreCorruptError, match=r"trial with an episode names .* not in"):
         unblind(trials.folder, reason="curious")
 
 

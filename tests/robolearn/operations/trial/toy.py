@@ -21,7 +21,8 @@ from robolearn.inference.local import InProcessInference
 from robolearn.operations.deploy.operator import Unattended
 from robolearn.operations.trial import session as sessions
 from robolearn.operations.trial.planned import OpenedTrials
-from robolearn.operations.trial.session import Successor, TrialSession
+from robolearn.operations.trial.session import TrialSession
+from robolearn.operations.trial.successor import Successor
 from robolearn.runtime import run_episode
 from robolearn.types import Condition, TrialRecord
 from tests.mocks import SPEC, TOOL, PointEnv, WalkPolicy
@@ -199,7 +200,9 @@ def live(trials: OpenedTrials, person: Person, life: Life, at_most: int | None =
     with ExitStack() as stack:
         try:
             store = EpisodeStore.open_or_create(trials.folder / "store")
-            table = MortalTable(trials.folder / "blind", Successor(trials, store, person), life)
+            table = MortalTable(
+                trials.folder / "blind", Successor(trials.locked, store, person), life
+            )
             stack.callback(table.close)
             recorder = stack.enter_context(
                 EpisodeRecorder(
