@@ -5,13 +5,14 @@ names against what was tried.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from eval.blinded.key import SealedKey, open_key
-from eval.blinded.plan import BLIND, FILE_NAME, read_locked
-from eval.blinded.queue import standing
+from eval.blinded.plan import BLIND, FILE_NAME, read_locked, require_unblinded
+from eval.blinded.queue import Standing, standing
 from eval.plain import read_mapping
 from eval.trials.closing import read_closing
 from eval.trials.table import SCORED, has_trials, read_trials
@@ -57,15 +58,43 @@ def require_as_tried(folder: Path, trials: Sequence[TrialRecord]) -> None:
         )
     locked = read_locked(folder)
     rows = read_trials(folder / BLIND) if blinded else ()
-    standing(locked, rows)
-    require_as_closed(folder, read_closing(folder / BLIND, rows))
-    tried = named(rows, open_key(folder, locked.plan.key))
+    now, key = standing(locked, rows), open_key(folder, locked.plan.key)
+    require_as_closed(folder, read_closing(folder / BLIND, rows), told_policies(rows, now, key))
+    tried = named(rows, key)
     if tuple(trials) != tried:
         raise DataError(
             f"'{folder}' has {len(trials)} unblinded trials that are not those that were tried"
             f" ({len(tried)} in '{BLIND}'): the table was edited or exchanged; move trials.sqlite"
             " away and unblind again"
         )
+
+
+def require_open(folder: Path, some: Sequence[TrialRecord]) -> None:
+    """:class:`DataError` for blinded trials, and for unblinded ones that are not those that were
+    tried (:func:`require_as_tried`). ``some``: of the trials of ``folder``, if there are any.
+    """
+    require_unblinded(folder, some)
+    if (folder / FILE_NAME).is_file() or (folder / UNBLINDED).is_file():
+        require_as_tried(folder, read_trials(folder))
+
+
+def told_policies(
+    rows: Sequence[TrialRecord], now: Standing, key: SealedKey
+) -> dict[str, dict[str, Any]]:
+    """What ``unblinded.json`` says of policies: their names by alias, and how often each was tried
+    in vain.
+    """
+    kept = set(now.done.values())
+    attempts = Counter(r.alias for n, r in enumerate(rows, 1) if n not in kept)
+    return {
+        p.alias: {
+            "policy": p.name,
+            "policy_hash": p.hash,
+            "source": p.source,
+            "did_not_count": attempts[p.alias],
+        }
+        for p in key.policies
+    }
 
 
 def require_still_blinded(folder: Path, rows: Sequence[TrialRecord], doing: str) -> None:
@@ -87,23 +116,26 @@ def require_still_blinded(folder: Path, rows: Sequence[TrialRecord], doing: str)
         )
 
 
-def require_as_closed(folder: Path, closed: Mapping[str, Any] | None) -> None:
+def require_as_closed(
+    folder: Path, closed: Mapping[str, Any] | None, policies: Mapping[str, Mapping[str, Any]]
+) -> None:
     """Hold ``unblinded.json`` against what was said when the blinded table was ``closed`` (None:
-    by a release that did not close it).
+    by a release that did not close it), and against what it has to say of ``policies``.
 
     :class:`StoreCorruptError` where it says something else, :class:`DataError` where it is gone.
     """
-    if closed is None:
-        return
     if not (folder / UNBLINDED).is_file():
+        if closed is None:
+            return
         raise DataError(
             f"the trials in '{folder}' were unblinded at {closed['at']}, but '{UNBLINDED}' is"
             " gone: 'robolearn trial report --unblind' writes it again"
         )
     said = read_mapping(folder / UNBLINDED)
-    wrong = [name for name in closed if said.get(name) != closed[name]]
+    expected = {**(closed or {}), "policies": policies}
+    wrong = [name for name in expected if said.get(name) != expected[name]]
     if wrong:
-        words = "; ".join(f"{n}: {said.get(n)!r}, was {closed[n]!r}" for n in wrong)
+        words = "; ".join(f"{n}: {said.get(n)!r}, was {expected[n]!r}" for n in wrong)
         raise StoreCorruptError(
             f"'{folder / UNBLINDED}' is not as it was written when the trials were unblinded"
             f" ({words}): it was edited; delete it, and 'robolearn trial report --unblind' writes"

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from eval.blinded.unblinded import require_open
 from eval.breakdown import Failure, VariantEffect, failures, variant_effects
 from eval.compare import Comparison, compare_policies
 from eval.evaluation import Evaluation, read_evaluation
@@ -190,7 +191,8 @@ def load_evaluation(
 ) -> EvaluationData:
     """The evaluation in a results folder, from its trials.
 
-    Raises :class:`DataError` when there are none, whatever else the folder holds.
+    Raises :class:`DataError` when there are none, whatever else the folder holds, when they are
+    blinded, and when unblinded ones are not those that were tried.
     """
     if not (folder / TRIALS_FILE).is_file():
         held = ""
@@ -201,6 +203,7 @@ def load_evaluation(
             " evaluate' again"
         )
     records = read_trials(folder)
+    require_open(folder, records)
     asked = read_evaluation(folder, records)
     return evaluation_data(asked, records, folder, groups, interval=interval)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eval.blinded.unblinded import require_open
 from eval.plain import read_mapping
 from eval.trials.table import SCORED, has_trials, read_trials
 from robolearn.data.store.store import EpisodeStore
@@ -60,6 +61,8 @@ def deploy_facts(folder: Path) -> DeployFacts | None:
     if not folder.is_dir():
         return None
     records = read_trials(folder) if has_trials(folder) else ()
+    if records:
+        require_open(folder, records)
     trials = tuple(r for r in records if r.status in SCORED)
     path = folder / FIGURES_FILE
     document = read_mapping(path) if path.is_file() else {}

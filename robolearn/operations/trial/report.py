@@ -19,6 +19,7 @@ from eval.blinded.unblinded import (
     registered_hash,
     require_as_closed,
     require_still_blinded,
+    told_policies,
 )
 from eval.blinded.votes import TIE, Vote, current, planned_votes
 from eval.plain import read_mapping, write_mapping, write_text
@@ -160,10 +161,11 @@ def unblind(folder: Path, *, reason: str = "") -> Unblinded:
         _require_own_table(folder, trials)
         closed = read_closing(folder / BLIND, found.rows) or _close(folder, found, reason.strip())
         _require_votes(folder, found.votes, closed.get("votes"))
+        policies = told_policies(found.rows, found.now, key)
         if (folder / UNBLINDED).is_file():
-            require_as_closed(folder, closed)
+            require_as_closed(folder, closed, policies)
         else:
-            write_mapping(folder / UNBLINDED, {**closed, "policies": _policies(found, key)})
+            write_mapping(folder / UNBLINDED, {**closed, "policies": policies})
         _write_table(folder, trials)
         write_text(folder / PLANS / f"{registered_hash(key)}.yaml", key.registered)
         write_text(folder / "trials.csv", to_csv(trials))
@@ -243,21 +245,6 @@ def _close(folder: Path, found: _Read, reason: str) -> Mapping[str, Any]:
     return said
 
 
-def _policies(found: _Read, key: SealedKey) -> dict[str, Any]:
-    """The names by alias, and how often each was tried in vain."""
-    kept = set(found.now.done.values())
-    attempts = Counter(r.alias for n, r in enumerate(found.rows, 1) if n not in kept)
-    return {
-        p.alias: {
-            "policy": p.name,
-            "policy_hash": p.hash,
-            "source": p.source,
-            "did_not_count": attempts[p.alias],
-        }
-        for p in key.policies
-    }
-
-
 def _require_own_table(folder: Path, trials: tuple[TrialRecord, ...]) -> None:
     """:class:`DataError` where ``folder`` has a table by names that is not of these trials."""
     there = read_trials(folder) if has_trials(folder) else ()
@@ -281,8 +268,9 @@ def unblinded_votes(folder: Path) -> tuple[Vote, ...]:
     found = _read(folder)
     closed = read_closing(folder / BLIND, found.rows)
     _require_votes(folder, found.votes, (closed or read_mapping(folder / UNBLINDED)).get("votes"))
-    require_as_closed(folder, closed)
-    return _votes(found, open_key(folder, found.locked.plan.key))
+    key = open_key(folder, found.locked.plan.key)
+    require_as_closed(folder, closed, told_policies(found.rows, found.now, key))
+    return _votes(found, key)
 
 
 def _kept_votes(votes: Sequence[Vote]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.blinded.plan import require_unblinded
+from eval.blinded.unblinded import require_open
 from eval.plain import read_mapping
 from eval.report.deployment import DeployFacts, deploy_facts
 from eval.trials.pages import trial_count, trial_page
@@ -102,7 +102,7 @@ def _facts(path: Path, problems: Problems) -> DeployFacts | None:
     if count > MOST_TRIALS:
         problems.say("times", f"{count:,} trials: the times of all their ticks are not read")
         return None
-    require_unblinded(path, trial_page(path, 0, 1).trials)
+    require_open(path, trial_page(path, 0, 1).trials)
     return deploy_facts(path)
 
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval.blinded.plan import require_unblinded
+from eval.blinded.unblinded import require_open
 from eval.report.data import EvaluationData, load_evaluation
 from eval.standing import standing_lines
 from eval.statistics.intervals import Estimate, wilson
@@ -88,7 +88,7 @@ def evaluation_document(path: Path, *, now_s: float | None = None) -> Evaluation
 def _open_to_all(path: Path) -> bool:
     """Whether nobody is blinded here; else DataError."""
     first = trial_page(path, 0, 1).trials
-    require_unblinded(path, first)
+    require_open(path, first)
     return True
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval.blinded.plan import LockedPlan, read_locked
-from eval.blinded.unblinded import UNBLINDED
+from eval.blinded.unblinded import UNBLINDED, require_open
 from eval.plain import read_mapping
+from eval.trials.pages import trial_page
 from robolearn.operations.studio.documents.command_line import command_line
 from robolearn.operations.studio.documents.evaluation import Rate, evaluation_document
 from robolearn.operations.studio.documents.loose import mapping, texts
@@ -96,6 +97,7 @@ def _planned(locked: LockedPlan) -> PlannedTrials:
 
 
 def _names(path: Path) -> Mapping[str, str]:
+    require_open(path, trial_page(path, 0, 1).trials)
     policies = mapping(read_mapping(path / UNBLINDED)["policies"])
     return {str(alias): str(entry["policy"]) for alias, entry in policies.items()}
 

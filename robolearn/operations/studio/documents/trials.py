@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from eval.blinded.plan import require_unblinded
+from eval.blinded.unblinded import require_open
 from eval.trials.pages import trial_page
 from robolearn.data.store.manifest import episode_number
 from robolearn.data.store.store import EpisodeStore
@@ -52,7 +52,7 @@ def trials_document(
     def read() -> tuple[int, tuple[ShownTrial, ...]]:
         at, most = max(0, offset), max(1, min(limit, MOST_ROWS))
         found = trial_page(path, at, most, policy=policy, env=world)
-        require_unblinded(path, found.trials)
+        require_open(path, found.trials)
         shown = (shown_trial(path, n, t) for n, t in zip(found.rows, found.trials, strict=True))
         return found.total, tuple(shown)
 
@@ -63,7 +63,7 @@ def trials_document(
 def clip_of(path: Path, row: int) -> Path | None:
     """The film of the trial in a row; None where there is none in the folder."""
     found = trial_page(path, row - 1, 1)
-    require_unblinded(path, found.trials)
+    require_open(path, found.trials)
     if not found.trials or found.rows != (row,):
         return None
     clip = _clip(path, found.trials[0])
@@ -86,7 +86,7 @@ def recorded(path: Path, row: int) -> tuple[str, int]:
     :class:`DataError` where it was not recorded.
     """
     found = trial_page(path, row - 1, 1)
-    require_unblinded(path, found.trials)
+    require_open(path, found.trials)
     shown = shown_trial(path, row, found.trials[0]) if found.rows == (row,) else None
     if shown is None or shown.plays != "episode":
         raise DataError(f"trial {row} has no recording here (any more)")

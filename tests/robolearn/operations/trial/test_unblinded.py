@@ -8,11 +8,16 @@ import sqlite3
 import pytest
 
 from eval.blinded.unblinded import UNBLINDED, require_still_blinded
+from eval.report.data import load_evaluation
+from eval.report.deployment import deploy_facts
 from eval.trials.closing import read_closing
 from eval.trials.table import TrialStore, read_trials
 from robolearn.cli.main import main as robolearn
 from robolearn.errors import ConfigError, DataError, StoreCorruptError
 from robolearn.operations.compare import compare
+from robolearn.operations.studio.documents.evaluation import evaluation_document
+from robolearn.operations.studio.documents.trial_session import trial_session_document
+from robolearn.operations.studio.documents.trials import clip_of, recorded, trials_document
 from robolearn.operations.trial.like import real_trials
 from robolearn.operations.trial.report import unblind, void_trial
 from robolearn.operations.trust.trials import trust_of_trials
@@ -184,6 +189,47 @@ def test_what_unblinding_says_is_held_against_what_closed_the_table(early, name,
     unblind(early.folder)
     assert path.read_text() == before
     assert compare([early.folder]).standings
+
+
+@pytest.mark.parametrize(("key", "value"), [("policy", "other"), ("did_not_count", 7), ("a", 1)])
+def test_the_names_that_unblinding_told_are_held_against_the_key(tried, key, value):
+    """They are what a person reads, and nothing looked at them."""
+    path = tried / UNBLINDED
+    said = json.loads(path.read_text())
+    said["policies"]["amber"][key] = value
+    path.write_text(json.dumps(said))
+    for read in (lambda: compare([tried]), lambda: unblind(tried), lambda: load_evaluation(tried)):
+        with pytest.raises(StoreCorruptError, match=f"policies: .*'{key}': '?{value}.* was edited"):
+            read()
+    shown = trial_session_document(tried)
+    assert (shown.names, shown.rates) == ({}, ())
+    assert any("it was edited" in p.words for p in shown.problems)
+    path.unlink()
+    unblind(tried)
+    assert len(trial_session_document(tried).names) == 3
+
+
+@pytest.mark.parametrize(
+    "other", [lambda rows: rows[:9], lambda rows: [named_otherwise(r) for r in rows]]
+)
+def test_pages_show_nothing_of_a_table_that_is_not_what_was_tried(tried, other):
+    """The report and the studio read it as it stood."""
+    assert len(trial_session_document(tried).rates) == 3
+    exchange(tried, other(read_trials(tried)))
+    for document in (trial_session_document(tried), evaluation_document(tried)):
+        assert not document.rates
+        assert any("not those that were tried" in p.words for p in document.problems)
+    page = trials_document(tried)
+    assert not page.trials
+    assert "not those that were tried" in page.problems[0].words
+    for read in (
+        lambda: load_evaluation(tried),
+        lambda: deploy_facts(tried),
+        lambda: recorded(tried, 1),
+        lambda: clip_of(tried, 1),
+    ):
+        with pytest.raises(DataError, match="not those that were tried"):
+            read()
 
 
 def test_an_unblinding_that_died_after_it_closed_the_table_goes_on(early):
