@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.blinded.interim import interim
-from eval.blinded.plan import BLIND
+from eval.blinded.plan import BLIND, TrialPlan
 from eval.blinded.queue import Standing, standing
 from eval.blinded.schedule import unbalanced
 from eval.trials.table import TrialStore, has_trials, read_trials
@@ -44,7 +44,13 @@ from robolearn.operations.suites import aside
 from robolearn.operations.trial.episodes import STORE
 from robolearn.operations.trial.operator import TrialOperator
 from robolearn.operations.trial.options import TrialOptions
-from robolearn.operations.trial.planned import OpenedTrials, cell_hash, open_trials, trials_lock
+from robolearn.operations.trial.planned import (
+    OpenedTrials,
+    cell_hash,
+    draft_trials,
+    open_trials,
+    trials_lock,
+)
 from robolearn.operations.trial.session import TrialSession, redacted, uncompared
 from robolearn.operations.trial.successor import Successor, require_rows
 from robolearn.operations.trust.permission import Permission
@@ -79,9 +85,13 @@ def run_trials(options: TrialOptions, operator: TrialOperator) -> SessionResult:
     Errors: ConfigError before anything is connected; RobotError and its kin for devices, without
     the names of policies. StoreLockedError: another process runs trials of this plan, or this cell.
     """
+    # Before anything is written: a call that is refused leaves no folder behind.
+    draft = draft_trials(options)
+    if draft is not None:
+        _require_asked(draft.plan, operator)
     with ExitStack() as stack:
         stack.enter_context(trials_lock(options.out))
-        trials = open_trials(options)
+        trials = open_trials(options, draft)
         stack.enter_context(blinded_log(trials))
         try:
             return _run(stack, options, trials, operator)
@@ -97,7 +107,7 @@ def _run(
     stack: ExitStack, options: TrialOptions, trials: OpenedTrials, operator: TrialOperator
 ) -> SessionResult:
     plan = trials.locked.plan
-    _require_asked(trials, operator)
+    _require_asked(plan, operator)
     lock = StoreLock(_place_of(trials), f"the cell '{trials.cell.name}'")
     stack.callback(lock.release)
     word = "planned" if trials.began else "goes on"
@@ -168,9 +178,8 @@ def blinded_log(trials: OpenedTrials) -> Generator[None]:
             handler.removeFilter(redact)
 
 
-def _require_asked(trials: OpenedTrials, operator: TrialOperator) -> None:
+def _require_asked(plan: TrialPlan, operator: TrialOperator) -> None:
     """ConfigError where the plan wants answers that nobody gives."""
-    plan = trials.locked.plan
     if (plan.rubric or plan.pairs) and not operator.answers:
         raise ConfigError("the plan asks the operator after trials: that needs a terminal")
     if plan.score == "operator" and not operator.judges:

@@ -99,22 +99,44 @@ def trials_lock(folder: Path) -> Generator[None]:
         lock.release()
 
 
-def open_trials(options: TrialOptions) -> OpenedTrials:
-    """Plan the trials of ``options.out``, or go on with those that were planned there.
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan that is not locked yet. ``suite``: the text of its file."""
 
-    :class:`ConfigError` for what cannot be planned; for a plan, key, suite, cell or policy that is
-    not as it was, with the difference; and for trials that were unblinded.
+    plan: TrialPlan
+    key: SealedKey
+    suite: str
+    cells: Mapping[str, CellConfig]
+
+
+def open_trials(options: TrialOptions, draft: Draft | None = None) -> OpenedTrials:
+    """Plan the trials of ``options.out`` (as in ``draft``, if there is one), or go on with those
+    that were planned there.
+
+    :class:`ConfigError` for what cannot be planned, of which nothing is written; for a plan, key,
+    suite, cell or policy that is not as it was, with the difference; and for trials that were
+    unblinded.
+    """
+    new = not (options.out / FILE_NAME).is_file()
+    if new and (draft := draft or draft_trials(options)) is not None:
+        _lock(options.out, draft)
+    return _opened(options, began=new)
+
+
+def draft_trials(options: TrialOptions) -> Draft | None:
+    """What would be locked; nothing is written. None: ``options.out`` has a plan. Errors as
+    :func:`open_trials`.
     """
     if (options.out / FILE_NAME).is_file():
-        return _opened(options, began=False)
+        return None
     design = options.design
     if options.robot is None or design.suite is None or len(design.policies) < 2:
         raise ConfigError(
             f"'{options.out}' has no plan yet: give a cell (robot), a suite and two or more"
             " policies"
         )
-    _plan(options, design, options.robot, design.suite)
-    return _opened(options, began=True)
+    require_still_blinded(options.out, (), "plan blinded trials")
+    return _draft(options, design, options.robot, design.suite)
 
 
 def cell_hash(cell: CellConfig, lab_seed: int | None) -> str:
@@ -122,7 +144,7 @@ def cell_hash(cell: CellConfig, lab_seed: int | None) -> str:
     return config_hash(to_dict(cell), lab_seed or 0)
 
 
-def _plan(options: TrialOptions, design: DesignOptions, robot: Path, where: Path) -> None:
+def _draft(options: TrialOptions, design: DesignOptions, robot: Path, where: Path) -> Draft:
     suite = open_suite(where)
     files = (robot, *options.cells)
     cells = {file: load_cell(file) for file in files}
@@ -195,11 +217,16 @@ def _plan(options: TrialOptions, design: DesignOptions, robot: Path, where: Path
         guidance=design.guidance,
         instruction=design.instruction or suite.config.instruction,
     )
-    write_text(options.out / KEPT / "suite.yaml", find_config(where).read_text(encoding="utf-8"))
-    for cell in cells.values():
-        write_mapping(_kept_cell(options.out, cell.name), to_dict(cell))
-    seal(options.out, key)
-    lock_plan(options.out, plan)
+    text = find_config(where).read_text(encoding="utf-8")
+    return Draft(plan, key, text, {cell.name: cell for cell in cells.values()})
+
+
+def _lock(folder: Path, draft: Draft) -> None:
+    write_text(folder / KEPT / "suite.yaml", draft.suite)
+    for name, cell in draft.cells.items():
+        write_mapping(_kept_cell(folder, name), to_dict(cell))
+    seal(folder, draft.key)
+    lock_plan(folder, draft.plan)
 
 
 def _opened(options: TrialOptions, *, began: bool) -> OpenedTrials:

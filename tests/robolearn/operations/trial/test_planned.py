@@ -10,6 +10,7 @@ import pytest
 
 from eval.blinded.plan import read_locked
 from eval.rule import Rule
+from eval.trials.table import TrialStore
 from robolearn.agents.execution import Execution
 from robolearn.cli.main import main
 from robolearn.errors import ConfigError, InferenceError, StoreLockedError
@@ -21,7 +22,7 @@ from robolearn.operations.trial.options import DesignOptions, TrialOptions
 from robolearn.operations.trial.planned import open_trials, trials_lock
 from robolearn.operations.trial.session import redacted
 from tests.mocks import WalkPolicy
-from tests.robolearn.operations.trial.files import RUNS, write_files
+from tests.robolearn.operations.trial.files import PLAN, RUNS, write_files
 
 TOKEN = "a-token-for-tests-only"
 
@@ -175,6 +176,39 @@ def test_a_second_process_is_refused(planned):
 def test_a_folder_without_a_plan_says_what_is_needed(tmp_path):
     with pytest.raises(ConfigError, match=r"give a cell .*, a suite and two or more policies"):
         open_trials(options(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "has no plan yet: give a cell"),
+        (["--robot", "cell.yaml"], "has no plan yet: give a cell"),
+        ([*PLAN[:-2], "--policies", "kestrel"], "has no plan yet: give a cell"),
+        ([*PLAN[:-2], "--policies", "kestrel", "gull"], "gull"),
+        ([*PLAN[:-2], "--suite", "nowhere.yaml"], "nowhere.yaml"),
+        ([*PLAN[:-2], "--repeats", "9"], "repeats must be 0 to 1"),
+        ([*PLAN[:-2], "--rubric", "in place"], "that needs a terminal"),
+        ([*PLAN[:-2], "--score", "operator"], "whose keys can be read"),
+    ],
+)
+def test_a_call_that_is_refused_leaves_no_folder(tmp_path, monkeypatch, capsys, words, said):
+    write_files(tmp_path, 35)
+    monkeypatch.chdir(tmp_path)
+    assert main(["trial", "--yes", *words, "--out", "typo/trials"]) == 2
+    assert said in capsys.readouterr().err
+    assert not Path("typo").exists()
+
+
+def test_where_trials_have_names_no_plan_is_locked(planned, tmp_path):
+    """It was, and refused from then on."""
+    for name in (*RUNS, "suite.yaml", "cell.yaml"):
+        copy = shutil.copytree if (planned / name).is_dir() else shutil.copy
+        copy(planned / name, tmp_path / name)
+    with TrialStore(tmp_path / "out"):
+        pass
+    with pytest.raises(ConfigError, match="a table of trials with the policies' names"):
+        open_trials(options(tmp_path, full=True))
+    assert not (tmp_path / "out" / "plan.yaml").exists()
 
 
 def test_what_is_logged_names_no_policy(planned, caplog):
