@@ -58,25 +58,43 @@ class SealedKey:
         """``text`` without the names and aliases of policies; the words for all are the same.
         ``sources``: where the policies are now, if they were moved.
         """
+        were = [p.source for p in self.policies]
         words = {word for p in self.policies for word in (p.name, p.hash, p.alias)}
-        words |= _words_of([p.source for p in self.policies]) | _words_of(sources)
-        for word in sorted(filter(None, words), key=len, reverse=True):
-            text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "(policy)", text)
+        words |= _names_of(were) | _names_of(sources)
+        folders = _folders_of(were) | _folders_of(sources)
+        for word in sorted(filter(None, words | folders), key=len, reverse=True):
+            pattern = _whole(word) if word in words or not word.isalpha() else _in_path(word)
+            text = re.sub(pattern, "(policy)", text)
         return text
 
 
-def _words_of(sources: Sequence[str]) -> set[str]:
-    """What tells these places apart: they themselves, their own names and, of folders, the names
-    of those above them that not all of them share.
+def _whole(word: str) -> str:
+    return rf"(?<!\w){re.escape(word)}(?!\w)"
+
+
+def _in_path(name: str) -> str:
+    """A folder that is called as a word may be (data): where it is a part of a path, or in quotes
+    by itself; in a sentence the word is no folder.
     """
-    words = {word for s in sources for word in (s, str(Path(s).resolve()), Path(s).name)}
+    name = re.escape(name)
+    ends = r"(?!\w|[.-]\w)"
+    return rf"(?<=/){name}{ends}|(?<!\w)(?<!\w[.-]){name}(?=/)|(?<=['\"`]){name}(?=['\"`])"
+
+
+def _names_of(sources: Sequence[str]) -> set[str]:
+    """These places themselves, and their own names."""
+    return {word for s in sources for word in (s, str(Path(s).resolve()), Path(s).name)}
+
+
+def _folders_of(sources: Sequence[str]) -> set[str]:
+    """What tells folders apart: the names of those above them that not all of them share."""
     # Of a server's address a path has lost one of the slashes.
     folders = [Path(s).resolve() for s in sources if not s.startswith(("ws:/", "wss:/"))]
     if len(folders) == 1:
-        return words | {folders[0].parent.name}
+        return {folders[0].parent.name}
     above = [set(folder.parent.parts) for folder in folders]
     shared = set[str].intersection(*above) if above else set[str]()
-    return words.union(*(parts - shared for parts in above))
+    return set[str]().union(*(parts - shared for parts in above))
 
 
 def shuffled(names: tuple[str, ...], hashes: tuple[str, ...], nonce: str) -> Mapping[str, str]:

@@ -119,8 +119,12 @@ def evaluate_like(
         else dataclasses.replace(w, instruction=done.instruction)
         for w in world_entries(runs, at_goal, suite)
     ]  # fmt: skip
-    simulated = {p.name: _starts(p, real, suite, how, SIMULATED) for p in policies}
-    repeated = {p.name: _starts(p, real, suite, how, REPEATED) for p in policies}
+    seeds = {w.name: REPEATED if w.name == how.real_world else SIMULATED for w in worlds}
+    starts = {
+        (p.name, drawn): _starts(p, real, suite, how, drawn)
+        for p in policies
+        for drawn in sorted(set(seeds.values()))
+    }
     asked = dataclasses.replace(options, videos=0)
     rolled = rollout_options(asked, out, suite, "")
     if apart:
@@ -139,10 +143,7 @@ def evaluate_like(
             ),
         )
         for policy in policies:
-            conditions = {
-                w.name: (repeated if w.name == how.real_world else simulated)[policy.name]
-                for w in worlds
-            }
+            conditions = {w.name: starts[policy.name, seeds[w.name]] for w in worlds}
             found += rollouts.evaluate([policy], worlds, conditions, store, rolled, on_progress)
         write_text(out / "trials.csv", to_csv(store.all()))
     tried = {p.name for p in policies}
@@ -209,7 +210,7 @@ def _done(like: Path, plan: TrialPlan | None, suite: SuiteConfig) -> _Done:
 
 
 def _starts(
-    policy: PolicyEntry, real: Sequence[TrialRecord], suite: Suite, how: LikeOptions, noise: str
+    policy: PolicyEntry, real: Sequence[TrialRecord], suite: Suite, how: LikeOptions, seeds: str
 ) -> tuple[Condition, ...]:
     mine = [r for r in real if (r.policy, r.policy_hash) == (policy.name, policy.hash)]
     if not mine:
@@ -231,7 +232,7 @@ def _starts(
                 " began; trials of this release do"
             )
         number, before[record.condition] = before[record.condition], before[record.condition] + 1
-        found += _drawn(known[record.condition], record, suite, how, number, noise)
+        found += _drawn(known[record.condition], record, suite, how, number, seeds)
     return tuple(found)
 
 

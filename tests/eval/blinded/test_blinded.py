@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.blinded.interim import interim
-from eval.blinded.key import open_key
+from eval.blinded.key import SealedKey, SealedPolicy, open_key
 from eval.blinded.plan import lock_plan, read_locked
 from eval.blinded.queue import counted, standing, void_note
 from eval.blinded.schedule import aliases, schedule, starts_by_cell, unbalanced, williams
@@ -268,6 +268,29 @@ def test_a_changed_plan_or_key_is_refused(tmp_path):
     (tmp_path / "key.sealed").write_text(sealed + "\n")
     with pytest.raises(ConfigError, match="not the key"):
         open_key(tmp_path, locked.plan.key)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("no data came, and no runs of act did", "no data came, and no runs of act did"),
+        ("'/lab/data/act/last' is gone", "'(policy)' is gone"),
+        ("'data/act/last/x.json' is gone", "'(policy)/(policy)/(policy)/x.json' is gone"),
+        ("in ../data/act or /lab/data.", "in ../(policy)/(policy) or /lab/(policy)."),
+        ("the folder 'act' and its data-set", "the folder '(policy)' and its data-set"),
+        ("in data/raw_2 and raw_2/metadata/x", "in (policy)/(policy) and (policy)/metadata/x"),
+        ("no room in raw_2: no data", "no room in (policy): no data"),
+        ("/lab/database and /lab/runs.old/x", "/lab/database and /lab/runs.old/x"),
+        ("amber, gull and h1", "(policy), (policy) and (policy)"),
+    ],
+)
+def test_places_are_redacted_as_paths_and_words_are_left(text, shown):
+    """'no data came' said '(policy)' where one of the runs lay in a folder data."""
+    policies = (
+        SealedPolicy("amber", "gull", "h1", "/lab/data/act/last"),
+        SealedPolicy("birch", "tern", "h2", "/lab/runs/raw_2/last"),
+    )
+    assert SealedKey("nonce", policies, "").redact(text) == shown
 
 
 def test_votes_only_grow_and_a_torn_line_is_none(tmp_path):

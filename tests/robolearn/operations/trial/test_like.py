@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -64,13 +65,28 @@ def by_the_expert():
     )
 
 
-def test_starts_are_the_measured_ones_and_pair_up(tmp_path, short):
+@pytest.fixture
+def drawn(monkeypatch):
+    """How often starts were drawn, by what they were drawn as."""
+    counts, seed_of = Counter(), module.child_seed
+
+    def counted(seed, what, *more):
+        counts[what] += 1
+        return seed_of(seed, what, *more)
+
+    monkeypatch.setattr(module, "child_seed", counted)
+    return counts
+
+
+def test_starts_are_the_measured_ones_and_pair_up(tmp_path, short, drawn):
     suite = load_suite(SUITE)
     real_trials(tmp_path / "real", suite)
     options = EvaluateOptions(suite=SUITE, worlds=("gym_pusht",), workers=0)
     how = LikeOptions(rollouts=2, noise=StartNoise(position_m=0.0005))
     found = evaluate_like(["scripted"], tmp_path / "real", tmp_path / "sim", options, how=how)
     assert (len(found.trials), found.real, found.alone) == (6, 3, ())
+    # As what no world is asked for, none are.
+    assert drawn == {module.SIMULATED: 6}
     wanted = {c.id: c.poses["block/pose"] for c in suite.select(2)}
     for r in found.trials:
         offset = np.array(r.achieved["block/pose"][:2]) - wanted[r.condition][:2]
@@ -85,7 +101,7 @@ def test_starts_are_the_measured_ones_and_pair_up(tmp_path, short):
     assert trust.report.tasks[0].agreement[0].conditions == 2
 
 
-def test_a_repetition_in_the_reality_has_noise_of_its_own(tmp_path, short):
+def test_a_repetition_in_the_reality_has_noise_of_its_own(tmp_path, short, drawn):
     """Else a policy's chunks would be drawn alike in simulation and in the repetition, which sets
     the ceiling that simulation is judged against; simulators are compared under the same noise.
     """
@@ -100,6 +116,7 @@ def test_a_repetition_in_the_reality_has_noise_of_its_own(tmp_path, short):
     found = evaluate_like(["scripted"], tmp_path / "world", tmp_path / "out", options, how=how)
     seeds = {w: {r.seed for r in found.trials if r.env == w} for w in worlds}
     assert [len(seeds[w]) for w in worlds] == [6, 6, 6]
+    assert drawn == {module.SIMULATED: 6, module.REPEATED: 6}
     assert seeds["pusht_reference"] == seeds["pusht_ur5e"]
     assert not seeds["gym_pusht"] & seeds["pusht_reference"]
 
