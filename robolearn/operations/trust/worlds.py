@@ -69,11 +69,10 @@ def _world_of(task: str, worlds: Sequence[str], named: Sequence[str], words: str
     plain = [w for w in worlds if "~" not in w]
     unchanged = plain if len(plain) == 1 else worlds
     if len(unchanged) > 1:
-        option = {"real": "real", "simulated": "sim"}.get(words, words)
         of_task = f" of '{task}'" if task else ""
         raise DataError(
-            f"the {words} trials{of_task} are of several worlds: {', '.join(worlds)}; name one with"
-            f" --{option}-world"
+            f"the {words} trials{of_task} are of several worlds: {', '.join(worlds)}; name the one"
+            " that counts (real world, sim world)"
         )
     return unchanged[0]
 

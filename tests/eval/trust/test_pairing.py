@@ -253,7 +253,7 @@ def test_the_command_reads_results_folders(tmp_path: Path, capsys) -> None:
     # A world stands for reality.
     both = folder(tmp_path / "both", [*trials("sim"), *trials("sim", env="gym", env_hash="h-gym")])
     assert main(["trust", "--real", both, "--sim", both]) == 2
-    assert "name one with --real-world" in capsys.readouterr().err
+    assert "name the one that counts (real world, sim world)" in capsys.readouterr().err
     named = ("--real", both, "--real-world", "gym", "--sim", both, "--sim-world", "scene")
     assert main(["trust", *named, "--by", "score"]) == 0
     assert "reality is a simulated world here: 'gym'" in capsys.readouterr().out
