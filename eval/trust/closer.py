@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.statistics.intervals import check_level
-from eval.trust.measures import HELD, MEASURES
+from eval.trust.measures import MEASURES
+from eval.trust.outcomes import HELD
 from eval.trust.pairing import PairedConditions, PairedTask
 from eval.trust.repetition import Outcome, means
 from robolearn.errors import DataError

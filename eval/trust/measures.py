@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Int64
+from numpy.typing import NDArray
 from scipy import stats
 
 from eval.statistics.intervals import Estimate
@@ -19,15 +21,13 @@ from eval.statistics.intervals import pearson as pearson_estimate
 from eval.statistics.ranking import spearman as spearman_estimate
 from robolearn.shapes import FloatRows, Floats
 
-# Pairs of policies that are compared, or drawn outcomes that are held, at a time.
-HELD = 2_000_000
-# Of so many policies arrays over all pairs no longer fit into the processor's memory.
-_MANY = 64
 # Rates closer than this are equal: means over tasks are added up in different orders.
 _SAME = 1e-12
 
 # Which values are good: high ones, low ones, or those near what is ideal.
 Good = Literal["high", "low", "near"]
+Ranks = Int64[NDArray[np.int64], "draws policies"]
+Counts = Int64[NDArray[np.int64], " draws"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,8 @@ def _rank_loss(pairs: _Pairs, *, sim: FloatRows, real: FloatRows) -> Floats:
 def top1_regret(*, sim: FloatRows, real: FloatRows) -> Floats:
     """Real rate lost by taking the simulator's best; of several best ones the mean is taken."""
     chosen = sim >= sim.max(axis=1, keepdims=True) - _SAME
-    return real.max(axis=1) - (real * chosen).sum(axis=1) / chosen.sum(axis=1)
+    lost = real.max(axis=1) - (real * chosen).sum(axis=1) / chosen.sum(axis=1)
+    return np.maximum(lost, 0.0)
 
 
 def bias(*, sim: FloatRows, real: FloatRows) -> Floats:
@@ -130,7 +131,7 @@ def ccc(*, sim: FloatRows, real: FloatRows) -> Floats:
     cov = ((sim - sim.mean(axis=1, keepdims=True)) * real).mean(axis=1)
     scale = sim.var(axis=1) + real.var(axis=1) + (sim.mean(axis=1) - real.mean(axis=1)) ** 2
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(scale > _SAME**2, 2 * cov / scale, np.nan)
+        return np.where(scale > _SAME**2, np.clip(2 * cov / scale, -1.0, 1.0), np.nan)
 
 
 def slope(*, sim: FloatRows, real: FloatRows) -> Floats:
@@ -210,24 +211,49 @@ class _Pairs:
 
     @staticmethod
     def of(*, sim: FloatRows, real: FloatRows) -> _Pairs:
-        """Compares rounded rates; of many policies their dense ranks, which are small numbers."""
-        draws, k = sim.shape
-        s, r = (np.round(v, 12) for v in (sim, real))
-        if k >= _MANY:
-            s, r = (stats.rankdata(v, "dense", axis=1).astype(np.int16) for v in (s, r))
-        counts = np.empty((4, draws))
-        step = max(1, HELD // (k * k))
-        for at in range(0, draws, step):
-            to = slice(at, at + step)
-            s_above, r_above = (v[to, :, None] > v[to, None, :] for v in (s, r))
-            r_below = r_above.transpose(0, 2, 1)
-            for row, which in enumerate((s_above & r_above, s_above & r_below, s_above, r_above)):
-                # Along an axis of many it takes ten times as long as all at once.
-                counts[row, to] = (
-                    which.sum(axis=(1, 2)) if k < _MANY else [np.count_nonzero(w) for w in which]
-                )
-        concordant, discordant, s_apart, r_apart = counts
-        return _Pairs(concordant, discordant, s_apart, r_apart, float(max(1, k * (k - 1) // 2)))
+        """Counts by sorting rounded rates, as many policies have too many pairs to go through."""
+        k = sim.shape[1]
+        s, r = (_dense(v) for v in (sim, real))
+        both = np.sort(s * k + r, axis=1)
+        every = k * (k - 1) // 2
+        tied = [_tied(v) for v in (np.sort(s, axis=1), np.sort(r, axis=1), both)]
+        s_apart, r_apart = (every - t for t in tied[:2])
+        discordant = _inversions(both % k)
+        concordant = every - tied[0] - tied[1] + tied[2] - discordant
+        return _Pairs(
+            concordant=concordant.astype(np.float64),
+            discordant=discordant.astype(np.float64),
+            sim_apart=s_apart.astype(np.float64),
+            real_apart=r_apart.astype(np.float64),
+            all=float(max(1, every)),
+        )
+
+
+def _tied(ordered: Ranks) -> Counts:
+    """Pairs that are equal, per row of sorted numbers."""
+    index = np.broadcast_to(np.arange(ordered.shape[1]), ordered.shape)
+    begins = np.diff(ordered, axis=1, prepend=-1) > 0
+    return (index - np.maximum.accumulate(np.where(begins, index, 0), axis=1)).sum(axis=1)
+
+
+def _inversions(found: Ranks) -> Counts:
+    """Pairs of which the larger number stands first, per row: each at the highest bit in which both
+    differ, among those that are alike above it.
+    """
+    count = np.zeros(len(found), dtype=np.int64)
+    for bit in reversed(range((found.shape[1] - 1).bit_length())):
+        above, ones = found >> (bit + 1), (found >> bit) & 1
+        begins = np.diff(above, axis=1, prepend=-1) > 0
+        before = np.cumsum(ones, axis=1) - ones
+        before = before - np.maximum.accumulate(np.where(begins, before, 0), axis=1)
+        count += (before * (1 - ones)).sum(axis=1)
+        order = np.argsort((found >> bit).astype(np.int16), axis=1, kind="stable")
+        found = np.take_along_axis(found, order, axis=1)
+    return count
+
+
+def _dense(values: FloatRows) -> Ranks:
+    return stats.rankdata(np.round(values, 12), "dense", axis=1).astype(np.int64) - 1
 
 
 def _ranks(values: FloatRows) -> FloatRows:

@@ -18,13 +18,14 @@ import numpy as np
 from jaxtyping import Float32
 from numpy.typing import NDArray
 
-from eval.trust.measures import HELD
 from eval.trust.repetition import Outcome, means, share_repeated
 from robolearn.shapes import FloatRows, Floats, OwnFloats
 
 Side = Literal["real", "sim"]
 # Of every distribution of outcomes.
 _QUANTILES = 1_000
+# Drawn outcomes that are held at a time.
+HELD = 2_000_000
 
 Uniform = Float32[NDArray[np.float32], "draws starts"]
 Counts = Float32[NDArray[np.float32], " starts"]

@@ -29,7 +29,7 @@ WANTED = (
 _MOST = 2**53
 # A whole number with separators, or one with three decimals: 1,000 or 1.000.
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}([.,' \u00a0\u202f\u2019]\d{3})+", re.ASCII)
-# All pairs of so many policies take about a minute.
+# All pairs of so many policies take a few hundred megabytes.
 _MOST_POLICIES = 5_000
 # Rates are printed with three digits; a score that is further from its counts is another number.
 _ROUNDED = 0.0051

@@ -171,7 +171,9 @@ def pooled(tables: Sequence[TaskTable]) -> TaskTable:
     """Every policy that is in all tasks, with its mean over them: no task weighs more than another,
     and how hard tasks are is no agreement.
     """
-    by_task = [{p.policy: p for p in table.pairs} for table in tables]
+    # What is drawn of it, and what its sums round to, does not depend on the order of tasks.
+    by_name = sorted(tables, key=lambda table: table.task)
+    by_task = [{p.policy: p for p in table.pairs} for table in by_name]
     names = [p.policy for p in tables[0].pairs if all(p.policy in t for t in by_task)]
     pairs = tuple(
         PolicyPair(

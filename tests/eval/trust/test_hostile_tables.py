@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -168,6 +169,48 @@ def test_scores_in_percent_and_rates_beside_counts(tmp_path: Path) -> None:
     path.write_text(f"{HEAD},real_score\nt,a,1,4,2,4,0.9\n")
     with pytest.raises(DataError, match=r"real_score is 0\.9, but 1 of 4 are 0\.250"):
         trust_of_table(path)
+
+
+def test_the_order_of_lines_changes_no_digit(tmp_path: Path) -> None:
+    """Sums were rounded, and the first of equally wrong pairs was named, by the order of lines."""
+    rng = np.random.default_rng(0)
+    rows: list[Row] = [
+        (f"p{i}", int(rng.integers(0, 4)), 3, int(rng.integers(0, 8)), 7) for i in range(11)
+    ]
+    first, again = (
+        judged(written(tmp_path / f"{i}.csv", lines)) for i, lines in enumerate((rows, rows[::-1]))
+    )
+    assert again.measures == first.measures
+    assert (again.worst, again.choice) == (first.worst, first.choice)
+    assert (again.judgement, again.calibration) == (first.judgement, first.calibration)
+
+
+def test_nor_does_the_order_of_tasks_that_are_pooled(tmp_path: Path) -> None:
+    lines = [
+        f"{task},p{i},{(i * a) % 10},9,{(i * b) % 10},9"
+        for task, a, b in (("one", 3, 7), ("two", 1, 3), ("three", 7, 9))
+        for i in range(7)
+    ]
+    pooled = []
+    for name, order in (("first", lines), ("again", lines[::-1])):
+        path = tmp_path / f"{name}.csv"
+        path.write_text("\n".join((HEAD, *order)) + "\n", encoding="utf-8")
+        pooled.append(trust_of_table(path).report.pooled)
+    first, again = pooled
+    assert first is not None
+    assert again is not None
+    assert again.measures == first.measures
+    assert again.order_noise == first.order_noise
+    assert again.judgement == first.judgement
+
+
+def test_five_thousand_policies_take_seconds(tmp_path: Path) -> None:
+    """Pairs are counted by sorting; compared one by one they took minutes."""
+    rows: list[Row] = [(f"p{i}", i % 21, 20, (7 * i) % 101, 100) for i in range(5_000)]
+    table = written(tmp_path / "t.csv", rows)
+    begun = time.process_time()
+    trust_of_table(table)
+    assert time.process_time() - begun < 60
 
 
 def test_ten_thousand_lines_are_read_or_refused_at_once(tmp_path: Path) -> None:
