@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from eval.blinded.schedule import Slot, starts_by_cell
-from eval.hashed_file import DocumentKind, read_hashed, write_hashed
+from eval.hashed_file import DocumentKind, document_hash, read_hashed, write_hashed
 from eval.rule import Rule
 from robolearn.agents.execution import Execution, GuidanceName, Runtime
 from robolearn.config import from_dict, to_dict
@@ -123,10 +123,15 @@ def require_unblinded(folder: Path, records: Sequence[TrialRecord]) -> None:
         )
 
 
+def as_locked(plan: TrialPlan) -> LockedPlan:
+    """What the plan is called once it is locked; nothing is written."""
+    return LockedPlan(document_hash(KIND, to_dict(plan)), plan)
+
+
 def lock_plan(folder: Path, plan: TrialPlan) -> LockedPlan:
     """Write the plan; :class:`ConfigError` where there is one."""
-    digest = write_hashed(folder / FILE_NAME, KIND, to_dict(plan), rows=True)
-    return LockedPlan(digest, plan)
+    write_hashed(folder / FILE_NAME, KIND, to_dict(plan), rows=True)
+    return as_locked(plan)
 
 
 def read_locked(folder: Path) -> LockedPlan:

@@ -16,41 +16,38 @@ from eval.blinded.plan import BLIND, TrialPlan
 from eval.blinded.queue import Standing, standing
 from eval.blinded.schedule import unbalanced
 from eval.trials.table import TrialStore, has_trials, read_trials
-from hardware.cell.spec import cell_spec
 from hardware.devices.claim import lock_folder
 from hardware.env.real_env import RealEnv
-from robolearn.agents.chunk import ticks_per_action
 from robolearn.config import config_hash, to_dict
 from robolearn.contracts import Agent, Subscriber
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.lock import StoreLock
 from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import ConfigError, DataError, SafetyStopError
-from robolearn.instructions import require_understood
-from robolearn.operations.builders import executed_as, is_server
+from robolearn.errors import ConfigError, SafetyStopError
 from robolearn.operations.cell.driving import HoldAtEnd
 from robolearn.operations.cell.look import look_at
-from robolearn.operations.cell.opened import CellChoice, open_cell
+from robolearn.operations.cell.opened import open_cell
 from robolearn.operations.cell.release import why_stopped_for_good
 from robolearn.operations.deploy.figures import safety_metrics, trial_metrics
 from robolearn.operations.deploy.opened import policy_agent
-from robolearn.operations.deploy.policy import Source, open_policy, policy_latency_s
-from robolearn.operations.deploy.task import recorded_params, task_of
+from robolearn.operations.deploy.policy import Source, policy_latency_s
+from robolearn.operations.deploy.task import recorded_params
 from robolearn.operations.deploy.trials import blank_trial
-from robolearn.operations.goals import goal_run
 from robolearn.operations.pictures.draw import Drawn
 from robolearn.operations.pictures.overlay import StartOverlay
-from robolearn.operations.suites import aside
 from robolearn.operations.trial.episodes import STORE
 from robolearn.operations.trial.operator import TrialOperator
 from robolearn.operations.trial.options import TrialOptions
 from robolearn.operations.trial.planned import (
+    Draft,
     OpenedTrials,
     cell_hash,
     draft_trials,
+    lock_trials,
     open_trials,
     trials_lock,
 )
+from robolearn.operations.trial.prepared import Prepared, prepare
 from robolearn.operations.trial.session import TrialSession, redacted, uncompared
 from robolearn.operations.trial.successor import Successor, require_rows
 from robolearn.operations.trust.permission import Permission
@@ -85,16 +82,16 @@ def run_trials(options: TrialOptions, operator: TrialOperator) -> SessionResult:
     Errors: ConfigError before anything is connected; RobotError and its kin for devices, without
     the names of policies. StoreLockedError: another process runs trials of this plan, or this cell.
     """
-    # Before anything is written: a call that is refused leaves no folder behind.
-    draft = draft_trials(options)
-    if draft is not None:
-        _require_asked(draft.plan, operator)
     with ExitStack() as stack:
-        stack.enter_context(trials_lock(options.out))
-        trials = open_trials(options, draft)
+        # What is planned is locked once all that needs no arm was looked at: a call that is refused
+        # before leaves nothing behind.
+        draft = draft_trials(options)
+        if draft is None:
+            stack.enter_context(trials_lock(options.out))
+        trials = open_trials(options) if draft is None else draft.trials
         stack.enter_context(blinded_log(trials))
         try:
-            return _run(stack, options, trials, operator)
+            return _run(stack, options, trials, draft, operator)
         except Exception as error:
             shown = redacted(trials, error)
             if shown is error:
@@ -104,12 +101,21 @@ def run_trials(options: TrialOptions, operator: TrialOperator) -> SessionResult:
 
 
 def _run(
-    stack: ExitStack, options: TrialOptions, trials: OpenedTrials, operator: TrialOperator
+    stack: ExitStack,
+    options: TrialOptions,
+    trials: OpenedTrials,
+    draft: Draft | None,
+    operator: TrialOperator,
 ) -> SessionResult:
     plan = trials.locked.plan
     _require_asked(plan, operator)
     lock = StoreLock(_place_of(trials), f"the cell '{trials.cell.name}'")
     stack.callback(lock.release)
+    ready = None
+    if draft is not None:
+        ready = prepare(stack, trials, options.overlay, operator)
+        stack.enter_context(trials_lock(options.out))
+        lock_trials(draft)
     word = "planned" if trials.began else "goes on"
     operator.told("plan", f"{trials.locked.hash}, {word}: {len(plan.slots)} trials of"
                           f" {len(plan.aliases)} policies, written {plan.written}")  # fmt: skip
@@ -121,7 +127,8 @@ def _run(
     require_rows(store, read_trials(blind) if has_trials(blind) else ())
     table = stack.enter_context(TrialStore(blind, Successor(trials.locked, store, operator)))
     if not _is_over(trials, table, operator):
-        stage = CellStage.open(stack, options, trials, store, operator)
+        ready = ready or prepare(stack, trials, options.overlay, operator)
+        stage = CellStage.open(stack, options, trials, ready, store, operator)
         operator.consent("the arm will move")
         stack.callback(operator.close)
         operator.told("keys", operator.listen(stage.env.estop))
@@ -216,25 +223,14 @@ class CellStage:
         stack: ExitStack,
         options: TrialOptions,
         trials: OpenedTrials,
+        ready: Prepared,
         store: EpisodeStore,
         operator: TrialOperator,
     ) -> CellStage:
-        """Open policies and cell and check both; ``stack`` closes them. Nothing moves."""
-        plan, cell, suite = trials.locked.plan, trials.cell, trials.suite
-        sources = {alias: _source(stack, trials, alias) for alias in plan.aliases}
-        for source in sources.values():
-            space = source.inference.spec.task_space
-            ticks_per_action(space, cell_spec(cell))
-            require_understood(space, (plan.instruction,))
-        operator.told("task space fits", f"{len(sources)} policies and the robot agree")
-        lab_seed = trials.lab_seed
-        chosen = CellChoice(cell, trials.robot, lab_seed is not None, lab_seed or 0)
-        chosen.require_possible()
-        runs = [Path(s) for s in trials.sources.values() if not is_server(s)]
-        run = goal_run(runs, suite.config.task)
-        task = task_of(suite, cell, trials.robot, trials.folder, run)
-        overlay = _overlay(stack, options.overlay, trials)
-        opened = open_cell(stack, chosen, None if plan.score == "operator" else task, operator)
+        """Open the cell and check it; ``stack`` closes it. Nothing moves."""
+        plan, cell, sources = trials.locked.plan, trials.cell, ready.sources
+        judge = None if plan.score == "operator" else ready.task
+        opened = open_cell(stack, ready.chosen, judge, operator)
         env = opened.env
         devices = look_at(env, operator.told)
         _check_latencies(sources, plan.execution.lead_ticks, cell.rate_hz, operator)
@@ -247,7 +243,7 @@ class CellStage:
                 store,
                 spec=env.spec,
                 kind="deployment",
-                task_text=suite.config.instruction or task.name,
+                task_text=trials.suite.config.instruction or ready.task.name,
                 operator=options.operator,
                 autosave=False,
                 keep_interrupted=True,
@@ -266,14 +262,17 @@ class CellStage:
             "robot": to_dict(cell),
             LATENCIES: cell.latencies.to_json(),
             "devices": {name: dict(ids) for name, ids in devices.items()},
-            "lab_seed": lab_seed,
+            "lab_seed": trials.lab_seed,
             **permission.to_json(),
-            **recorded_params(task),
+            **recorded_params(ready.task),
         }
         digest = cell_hash(trials.cell, trials.lab_seed)
         blank = blank_trial(trials.cell, digest, opened.world)
         stops = options.go_on_after_stop
-        return cls(env, trials, agents, recorder, operator, blank, provenance, stops, overlay)
+        return cls(
+            *(env, trials, agents, recorder, operator, blank, provenance, stops),
+            overlay=ready.overlay,
+        )
 
     def blank(self, alias: str) -> TrialRecord:
         """What is the same in all trials here."""
@@ -368,55 +367,6 @@ class CellStage:
         if refused:
             self.operator.told("stopped", refused)
         return not refused
-
-
-def _overlay(stack: ExitStack, text: str, trials: OpenedTrials) -> StartOverlay | None:
-    """What shows the operator where things belong; ``stack`` closes it. ConfigError for a camera or
-    scene that is not there, or does not have the plan's starts; nothing is connected.
-    """
-    overlay = StartOverlay.of(text, cell_spec(trials.cell))
-    if overlay is None:
-        return None
-    stack.callback(overlay.close)
-    try:
-        overlay.require(next(iter(trials.conditions.values())))
-    except DataError as error:
-        raise ConfigError(f"overlay: '{text}' does not have the suite's starts: {error}") from error
-    return overlay
-
-
-def _source(stack: ExitStack, trials: OpenedTrials, alias: str) -> Source:
-    plan, where = trials.locked.plan, trials.sources[alias]
-    server = where if is_server(where) else ""
-    policy = open_policy(
-        None if server else Path(where),
-        server,
-        "torch" if server else plan.runtime,
-        "auto" if server else plan.guidance,
-        accept_edited=not server,
-    )
-    stack.callback(policy.inference.close)
-    if server:
-        _require_served(trials, alias, policy)
-    return dataclasses.replace(
-        policy, name=alias, hash=trials.key.sealed_hash(alias), where="a policy of the plan"
-    )
-
-
-def _require_served(trials: OpenedTrials, alias: str, policy: Source) -> None:
-    plan = trials.locked.plan
-    found = executed_as(
-        *(policy.name, policy.hash),
-        execution=plan.execution,
-        aside=aside(trials.suite.config, plan.max_steps, plan.instruction),
-    )
-    planned = trials.key.of(alias)
-    if found != (planned.name, planned.hash):
-        what = "another name" if found[1] == planned.hash else "another policy"
-        raise ConfigError(
-            f"one of the plan's servers serves {what} than was planned; start all as they were, or"
-            " plan further trials in another folder"
-        )
 
 
 def _check_latencies(

@@ -30,11 +30,13 @@ from eval.blinded.plan import (
     LockedPlan,
     PlannedCell,
     TrialPlan,
+    as_locked,
     lock_plan,
     read_locked,
 )
 from eval.blinded.schedule import aliases, schedule, starts_by_cell
 from eval.blinded.unblinded import require_still_blinded
+from eval.blinded.votes import FILE_NAME as VOTES
 from eval.plain import read_mapping, write_mapping, write_text
 from eval.preregistration import Preregistration, plan_text
 from eval.rule import Rule
@@ -46,11 +48,13 @@ from hardware.cell.load import load_cell
 from robolearn.agents.execution import Execution
 from robolearn.config import config_hash, differences, find_config, to_dict
 from robolearn.data.store.lock import StoreLock
+from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError
 from robolearn.operations.builders import is_server
 from robolearn.operations.cell.placing import require_starts
 from robolearn.operations.goals import goal_run, params_for
 from robolearn.operations.suites import open_suite
+from robolearn.operations.trial.episodes import STORE
 from robolearn.operations.trial.options import DesignOptions, TrialOptions
 from robolearn.operations.trial.sources import given_policies, located_sources
 from robolearn.types import Condition
@@ -101,26 +105,25 @@ def trials_lock(folder: Path) -> Generator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A plan that is not locked yet. ``suite``: the text of its file."""
+    """Trials as they will be once their plan is locked. ``suite``: the text of its file."""
 
-    plan: TrialPlan
-    key: SealedKey
+    trials: OpenedTrials
     suite: str
     cells: Mapping[str, CellConfig]
 
 
-def open_trials(options: TrialOptions, draft: Draft | None = None) -> OpenedTrials:
-    """Plan the trials of ``options.out`` (as in ``draft``, if there is one), or go on with those
-    that were planned there.
+def open_trials(options: TrialOptions) -> OpenedTrials:
+    """Plan the trials of ``options.out``, or go on with those that were planned there.
 
     :class:`ConfigError` for what cannot be planned, of which nothing is written; for a plan, key,
     suite, cell or policy that is not as it was, with the difference; and for trials that were
     unblinded.
     """
-    new = not (options.out / FILE_NAME).is_file()
-    if new and (draft := draft or draft_trials(options)) is not None:
-        _lock(options.out, draft)
-    return _opened(options, began=new)
+    draft = draft_trials(options)
+    if draft is None:
+        return _opened(options)
+    lock_trials(draft)
+    return draft.trials
 
 
 def draft_trials(options: TrialOptions) -> Draft | None:
@@ -136,7 +139,38 @@ def draft_trials(options: TrialOptions) -> Draft | None:
             " policies"
         )
     require_still_blinded(options.out, (), "plan blinded trials")
+    _require_untried(options.out)
     return _draft(options, design, options.robot, design.suite)
+
+
+def lock_trials(draft: Draft) -> None:
+    """Write what was drafted; whoever calls it while others may holds the lock of the trials.
+
+    :class:`ConfigError` where somebody planned trials there meanwhile.
+    """
+    trials = draft.trials
+    folder = trials.folder
+    if (folder / FILE_NAME).exists():
+        # Its key must not be written over.
+        raise ConfigError(f"'{folder}': somebody planned trials there meanwhile; call it again")
+    write_text(folder / KEPT / "suite.yaml", draft.suite)
+    for name, cell in draft.cells.items():
+        write_mapping(_kept_cell(folder, name), to_dict(cell))
+    seal(folder, trials.key)
+    lock_plan(folder, trials.locked.plan)
+
+
+def _require_untried(folder: Path) -> None:
+    """:class:`ConfigError` where trials are of a plan that is gone: another one would not explain
+    them, and its key would take the place of theirs.
+    """
+    store = folder / STORE
+    tried = has_trials(folder / BLIND) or (store.is_dir() and EpisodeStore.open(store).ids())
+    if tried or (folder / VOTES).is_file():
+        raise ConfigError(
+            f"'{folder}' has trials, but not the plan ({FILE_NAME}) under which they were tried:"
+            " restore it from a copy, or plan trials in another folder"
+        )
 
 
 def cell_hash(cell: CellConfig, lab_seed: int | None) -> str:
@@ -146,12 +180,8 @@ def cell_hash(cell: CellConfig, lab_seed: int | None) -> str:
 
 def _draft(options: TrialOptions, design: DesignOptions, robot: Path, where: Path) -> Draft:
     suite = open_suite(where)
-    files = (robot, *options.cells)
-    cells = {file: load_cell(file) for file in files}
+    cells = _cells(options, robot)
     names = [cell.name for cell in cells.values()]
-    # Each keeps a file of its name, on any file system.
-    if len({_kept_cell(options.out, name).name.casefold() for name in names}) < len(names):
-        raise ConfigError(f"cells need names of their own, got {names}")
     count = design.trials or suite.config.subset
     conditions = suite.select(count)
     if count < len(cells):
@@ -217,19 +247,32 @@ def _draft(options: TrialOptions, design: DesignOptions, robot: Path, where: Pat
         guidance=design.guidance,
         instruction=design.instruction or suite.config.instruction,
     )
+    trials = OpenedTrials(
+        folder=options.out,
+        locked=as_locked(plan),
+        key=key,
+        suite=suite,
+        conditions={c.id: c for c in conditions},
+        cell=cells[robot],
+        robot=robot,
+        sources={p.alias: p.source for p in key.policies},
+        began=True,
+    )
     text = find_config(where).read_text(encoding="utf-8")
-    return Draft(plan, key, text, {cell.name: cell for cell in cells.values()})
+    return Draft(trials, text, {cell.name: cell for cell in cells.values()})
 
 
-def _lock(folder: Path, draft: Draft) -> None:
-    write_text(folder / KEPT / "suite.yaml", draft.suite)
-    for name, cell in draft.cells.items():
-        write_mapping(_kept_cell(folder, name), to_dict(cell))
-    seal(folder, draft.key)
-    lock_plan(folder, draft.plan)
+def _cells(options: TrialOptions, robot: Path) -> Mapping[Path, CellConfig]:
+    """By their files, the session's first."""
+    cells = {file: load_cell(file) for file in (robot, *options.cells)}
+    names = [cell.name for cell in cells.values()]
+    # Each keeps a file of its name, on any file system.
+    if len({_kept_cell(options.out, name).name.casefold() for name in names}) < len(names):
+        raise ConfigError(f"cells need names of their own, got {names}")
+    return cells
 
 
-def _opened(options: TrialOptions, *, began: bool) -> OpenedTrials:
+def _opened(options: TrialOptions) -> OpenedTrials:
     folder = options.out
     locked = read_locked(folder)
     blind = folder / BLIND
@@ -238,11 +281,10 @@ def _opened(options: TrialOptions, *, began: bool) -> OpenedTrials:
     key = open_key(folder, locked.plan.key)
     suite = _suite(folder, locked.plan, options.design.suite)
     cell, robot = _cell(folder, locked.plan, options.robot)
-    if not began:
-        _require_design(locked.plan, options, suite)
+    _require_design(locked.plan, options, suite)
     sources = located_sources(key, options.design.policies)
     conditions = {c.id: c for c in suite.select(len({s.condition for s in locked.plan.slots}))}
-    return OpenedTrials(folder, locked, key, suite, conditions, cell, robot, sources, began)
+    return OpenedTrials(folder, locked, key, suite, conditions, cell, robot, sources, began=False)
 
 
 def _suite(folder: Path, plan: TrialPlan, given: Path | None) -> Suite:

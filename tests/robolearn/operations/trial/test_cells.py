@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -286,6 +286,46 @@ def preferences_are_cut(command: Commands) -> None:
     votes.write_bytes(b"\x00\xff" + whole)
     code, said = command("compare", "--preferences", "out")
     assert (code, "line 1: not a vote" in said) == (2, True), said
+
+
+def test_a_first_call_that_is_refused_leaves_nothing_behind(served, command):
+    """It locked the plan, whose starts, policies and order could not be chosen again."""
+
+    def refused(said: str, *more: str) -> None:
+        code, words = command(*plan(served, *more))
+        assert (code != 0, said in words) == (True, True), words
+        assert not Path("out").exists()
+
+    refused("does not have the suite's starts", "--overlay", "top=pick_place_ur5e")
+    refused("overlay: expected CAMERA=SCENE", "--overlay", "side=pusht_ur5e")
+    refused("lead", "--lead-ticks", "400")
+    other = WalkPolicy(0.003)
+    space = dataclasses.replace(other.spec.task_space, rate_hz=7.0)
+    other.spec = dataclasses.replace(other.spec, task_space=space)
+    with closing(PolicyServer(other, ServeConfig(token=TOKEN), "auk", "of-auk")) as server:
+        refused("wanted 7, got 10", "--policies", served[0], server.url)
+    busy: list[int] = []
+
+    def meanwhile() -> None:
+        busy.append(main([*plan(served), "--out", "beside"]))
+
+    code, said = command(*plan(served, "--at-most", "1"), person=Judge(meanwhile))
+    assert (code, busy, "the cell 'left'" in said) == (0, [2], True), said
+    assert not Path("beside").exists()
+
+
+def test_trials_whose_plan_is_gone_are_not_planned_anew(served, command):
+    """Another key took the place of theirs, and the new plan explained none of them."""
+    code, said = command(*plan(served, "--at-most", "1"))
+    assert code == 0, said
+    key, locked = Path("out/key.sealed").read_bytes(), Path("out/plan.yaml").read_bytes()
+    Path("out/plan.yaml").unlink()
+    code, said = command(*plan(served))
+    assert (code, "not the plan (plan.yaml) under which they were tried" in said) == (2, True), said
+    assert Path("out/key.sealed").read_bytes() == key
+    Path("out/plan.yaml").write_bytes(locked)
+    code, said = command(*GO_ON, "left.yaml", "--at-most", "1")
+    assert (code, "goes on" in said) == (0, True), said
 
 
 def test_a_session_that_is_decided_connects_nothing_and_says_so(served, command, monkeypatch):

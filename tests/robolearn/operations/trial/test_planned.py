@@ -1,5 +1,6 @@
 """What was planned is refused once something is not as it was, with the difference, by alias."""
 
+import dataclasses
 import logging
 import shutil
 from contextlib import redirect_stderr
@@ -19,7 +20,12 @@ from robolearn.operations.deploy.operator import Unattended
 from robolearn.operations.trial import on_cell
 from robolearn.operations.trial.on_cell import blinded_log, run_trials
 from robolearn.operations.trial.options import DesignOptions, TrialOptions
-from robolearn.operations.trial.planned import open_trials, trials_lock
+from robolearn.operations.trial.planned import (
+    draft_trials,
+    lock_trials,
+    open_trials,
+    trials_lock,
+)
 from robolearn.operations.trial.session import redacted
 from tests.mocks import WalkPolicy
 from tests.robolearn.operations.trial.files import PLAN, RUNS, write_files
@@ -209,6 +215,18 @@ def test_where_trials_have_names_no_plan_is_locked(planned, tmp_path):
     with pytest.raises(ConfigError, match="a table of trials with the policies' names"):
         open_trials(options(tmp_path, full=True))
     assert not (tmp_path / "out" / "plan.yaml").exists()
+
+
+def test_what_somebody_planned_meanwhile_is_not_written_over(tmp_path):
+    write_files(tmp_path, 36)
+    asked = options(tmp_path, full=True)
+    late = draft_trials(asked)
+    first = open_trials(asked)
+    with pytest.raises(ConfigError, match="planned trials there meanwhile"):
+        lock_trials(late)
+    again = open_trials(asked)
+    assert (again.locked, again.key) == (first.locked, first.key)
+    assert dataclasses.replace(again, began=True) == first
 
 
 def test_what_is_logged_names_no_policy(planned, caplog):
