@@ -13,7 +13,7 @@ from typing import Any
 
 from eval.plain import plain_values, read_mapping, write_mapping
 from eval.summary import own_trials
-from eval.trials.identity import Made, Pool, newest
+from eval.trials.identity import Made, Pool, apart_words, newest
 from eval.trials.judge import JudgeCounts
 from eval.trials.table import SCORED
 from robolearn.config import from_dict
@@ -128,8 +128,7 @@ class Evaluation:
             if not r.variant and self.starts.get(r.condition, r.seed) != r.seed
         )
         return tuple(
-            f"{n} trials of '{policy}' in '{world}' are kept apart: they have other seeds than the"
-            " suite says"
+            apart_words(n, f"of '{policy}' in '{world}'") + ": other seeds than the suite says"
             for (policy, world), n in sorted(odd.items())
         )
 

@@ -138,9 +138,9 @@ def own_trials(records: Sequence[TrialRecord]) -> tuple[list[TrialRecord], int]:
     :class:`DataError` for a simulated trial that appears twice.
     """
     kept: list[TrialRecord] = []
-    seen: set[tuple[str, str, str, str, int]] = set()
+    seen: set[tuple[str, str, str, str, str, int]] = set()
     for r in records:
-        key = (r.policy, r.env, r.condition, r.variant, r.seed)
+        key = (r.policy, r.env, r.suite, r.condition, r.variant, r.seed)
         if key in seen and r.kind == "sim":
             raise DataError(
                 f"{r.policy} in {r.env}: the trial of condition '{r.condition}', seed {r.seed},"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
+from eval.words import count_of
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
 
@@ -61,14 +62,16 @@ class Pool:
             and self.policies.get(record.policy) == record.policy_hash
         )
 
-    def kept_apart(self, records: Sequence[TrialRecord]) -> tuple[str, ...]:
-        """Which trials of these worlds and policies are not among them, and why, in words."""
+    def kept_apart(self, records: Sequence[TrialRecord], *, every: bool = False) -> tuple[str, ...]:
+        """Which trials of these worlds and policies are not among them, and why, in words;
+        ``every``: also those of worlds and policies of which it has none.
+        """
         why = Counter(
             self._difference(r)
             for r in records
-            if r.env in self.worlds and r.policy in self.policies and not self.holds(r)
+            if (every or (r.env in self.worlds and r.policy in self.policies)) and not self.holds(r)
         )
-        return tuple(f"{n} trials are kept apart: {reason}" for reason, n in sorted(why.items()))
+        return tuple(f"{apart_words(n)}: {reason}" for reason, n in sorted(why.items()))
 
     def _difference(self, record: TrialRecord) -> str:
         other = made(record)
@@ -77,9 +80,15 @@ class Pool:
             if mine != theirs:
                 a, b = _shown(name, theirs, mine), _shown(name, mine, theirs)
                 return f"different {words} ({a}; here {b})"
-        if self.policies[record.policy] != record.policy_hash:
+        if self.policies.get(record.policy) != record.policy_hash:
             return f"a different policy with the name '{record.policy}'"
         return f"a different version of the world '{record.env}'"
+
+
+def apart_words(count: int, of: str = "") -> str:
+    """``2 trials are kept apart``; ``of``: which ones, in words."""
+    verb = "is" if count == 1 else "are"
+    return " ".join(filter(None, (count_of(count, "trial"), of, verb, "kept apart")))
 
 
 def made(record: TrialRecord) -> Made:

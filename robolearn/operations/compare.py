@@ -87,7 +87,8 @@ def pooled(results: Sequence[Path], *, mixed: bool = False) -> Pooled:
     for folder, found in by_folder.items():
         pool = newest(found, _how(folder, found))
         kept += found if mixed else [r for r in found if pool.holds(r)]
-        apart += [] if mixed else [f"{folder}: {words}" for words in pool.kept_apart(found)]
+        left_out = () if mixed else pool.kept_apart(found, every=True)
+        apart += [f"{folder}: {words}" for words in left_out]
     return Pooled(by_folder, tuple(kept), tuple(apart))
 
 

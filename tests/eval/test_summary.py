@@ -11,7 +11,7 @@ from eval.plain import plain_values
 from eval.report.data import load_evaluation
 from eval.report.lines import evaluation_lines
 from eval.statistics.intervals import OUTCOME, mean_t
-from eval.summary import agree, summarize
+from eval.summary import agree, own_trials, summarize
 from eval.trials.table import TrialStore
 from robolearn.cli.main import main
 from robolearn.errors import DataError
@@ -71,6 +71,15 @@ def test_mixed_double_or_no_trials_are_refused():
     engine = dataclasses.replace(trials([0.2], seed=5)[0], engine="mock 2")
     with pytest.raises(DataError, match="engines"):
         summarize([*trials([0.1]), engine])
+
+
+def test_two_suites_in_one_world_may_name_and_seed_their_starts_alike():
+    """Their trials were told to appear twice."""
+    one = trials([0.1, 0.2])
+    other = [dataclasses.replace(r, suite="t@1") for r in one]
+    assert own_trials([*one, *other]) == ([*one, *other], 0)
+    with pytest.raises(DataError, match="appears twice"):
+        own_trials([*one, *other, *one])
 
 
 def test_agreement_and_its_ceiling():

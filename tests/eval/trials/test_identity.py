@@ -93,6 +93,15 @@ def test_what_is_kept_apart_is_named_when_it_is_what_is_missing(tmp_path):
         compare([tmp_path])
 
 
+def test_a_policy_whose_trials_are_all_kept_apart_is_told(tmp_path):
+    """Nothing was said of it; and one trial is no '1 trials'."""
+    with TrialStore(tmp_path) as store:
+        store.add(made(trials("c", [1]), libraries=OLD))
+        store.add(made([*trials("a", [1, 0]), *trials("b", [1, 0])], libraries=NEW))
+    (words,) = compare([tmp_path]).apart
+    assert words.startswith(f"{tmp_path}: 1 trial is kept apart: different versions of libraries")
+
+
 def test_the_newest_version_of_a_name_is_meant():
     first = trials("a", [1, 0])
     pool = newest([*first, *made(trials("a", [1, 0]), policy_hash="new")])
@@ -121,8 +130,5 @@ def test_trials_with_other_seeds_than_the_suite_says_are_named_in_the_report(tmp
         store.add([dataclasses.replace(store.all()[0], seed=12345)])
     found = load_evaluation(tmp_path)
     assert [r.n for r in found.results] == [2]
-    words = (
-        "1 trials of 'scripted' in 'so101_reach' are kept apart: they have other seeds than the"
-        " suite says"
-    )
+    words = "1 trial of 'scripted' in 'so101_reach' is kept apart: other seeds than the suite says"
     assert found.apart == (words,)
