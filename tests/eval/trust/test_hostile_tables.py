@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -202,15 +201,6 @@ def test_nor_does_the_order_of_tasks_that_are_pooled(tmp_path: Path) -> None:
     assert again.measures == first.measures
     assert again.order_noise == first.order_noise
     assert again.judgement == first.judgement
-
-
-def test_five_thousand_policies_take_no_minutes(tmp_path: Path) -> None:
-    """Pairs are counted by sorting; compared one by one they took minutes."""
-    rows: list[Row] = [(f"p{i}", i % 21, 20, (7 * i) % 101, 100) for i in range(5_000)]
-    table = written(tmp_path / "t.csv", rows)
-    begun = time.process_time()
-    trust_of_table(table)
-    assert time.process_time() - begun < 60
 
 
 def test_ten_thousand_lines_are_read_or_refused_at_once(tmp_path: Path) -> None:
