@@ -39,11 +39,13 @@ from eval.report.trust.lines import (
 from eval.trust.measures import MEASURES
 from eval.trust.outcomes import Side
 from eval.trust.report import TaskTrust, TrustReport
-from eval.trust.tables import rate_interval
+from eval.trust.tables import TaskTable, rate_interval
 from eval.words import count_of
 
 # More names beside points cannot be read.
 _NAMED = 12
+# Dots as near as this in both rates have one name: names are long, and a line high.
+_NEAR = (0.15, 0.035)
 _WIDTH = 4.4
 # Lines along the simulated axis and across it.
 _SIDES: tuple[tuple[Side, bool], ...] = (("sim", False), ("real", True))
@@ -151,8 +153,9 @@ def _reading(report: TrustReport) -> str:
         paragraph(sentence(report.convention)),
         paragraph(
             f"Intervals have the level {level}. Fisher z: over policies, a sample of those that",
-            "could have been tried. Other trials: the same policies tried again. Other policies:",
-            "drawn with replacement from these. One left out: the smallest and the largest value",
+            "could have been tried. Other trials: what endless trials of these policies would say;",
+            "as noise hides agreement, mostly more than was seen. Other policies: drawn with",
+            "replacement from these. One left out: the smallest and the largest value",
             "without any one policy. Perfect simulator: what one with exactly the real rates has",
             "in 95 of 100 repetitions, because trials are few. By chance: how often rates dealt",
             "out at random agree as well.",
@@ -173,14 +176,32 @@ def _scatter(t: TaskTrust) -> Plot:
                     line = ([x, x], ends) if across else (ends, [y, y])
                     axes.plot(*line, color=COLOURS[0], lw=1.2, alpha=0.45)
             axes.plot(x, y, "o", color=COLOURS[0], ms=6 if t.table.k <= 60 else 3, mec="white")
-            if t.table.k <= _NAMED:
-                axes.annotate(pair.policy[:24], (x, y), xytext=(5, 4), textcoords="offset points",
-                              fontsize=8, color=INK, parse_math=False)  # fmt: skip
+        for at, words in labels(t.table) if t.table.k <= _NAMED else ():
+            axes.annotate(words, at, xytext=(5, 4), textcoords="offset points",
+                          fontsize=8, color=INK, parse_math=False)  # fmt: skip
         axes.set(xlabel="simulated rate", ylabel="real rate", xlim=(-0.03, 1.03),
                  ylim=(-0.03, 1.03), aspect="equal")  # fmt: skip
         axes.grid(alpha=0.25)
 
     return drawn(draw, _WIDTH, _WIDTH)
+
+
+def labels(table: TaskTable) -> list[tuple[tuple[float, float], str]]:
+    """Where names stand beside dots ``(sim, real)``: one for all that are too near to each other to
+    be read one by one.
+    """
+    crowds: list[tuple[tuple[float, float], list[str]]] = []
+    for pair, x, y in zip(table.pairs, table.sim.tolist(), table.real.tolist(), strict=True):
+        for at, names in crowds:
+            if abs(at[0] - x) < _NEAR[0] and abs(at[1] - y) < _NEAR[1]:
+                names.append(pair.policy)
+                break
+        else:
+            crowds.append(((x, y), [pair.policy]))
+    return [
+        (at, names[0][:24] + (f" and {count_of(len(names) - 1, 'other')}" if names[1:] else ""))
+        for at, names in crowds
+    ]
 
 
 def _against_noise(t: TaskTrust) -> Plot:
