@@ -136,11 +136,13 @@ def _ideal(table: TaskTable, draws: int, level: float, seed: int) -> dict[str, S
 def _lines(table: TaskTable, seen: Mapping[str, float], draws: int, seed: int) -> Values:
     """Calibration lines as far from the one that was seen as that is from those of trials done
     again (basic bootstrap): noise flattens every line by the same factor once more. None where all
-    is 0 or 1, which has no noise there and is not known to have none.
+    trials of a world ended alike for each policy: they have no noise there, and are not known to
+    have none.
     """
     sim, real = table.redrawn(draws, _rng(seed, "trials", table.task))
     steep = values(sim=sim, real=real, names=("slope",))["slope"]
-    if np.ptp(sim, axis=0).max() == 0 or np.ptp(real, axis=0).max() == 0:
+    sides = ((table.sim_trials, sim), (table.real_trials, real))
+    if any(trials is not None and np.ptp(drawn, axis=0).max() == 0 for trials, drawn in sides):
         return {}
     known = steep[np.isfinite(steep)]
     if known.size and seen["slope"] > 0 and np.mean(known > 0) > 1 - _FLAT:
@@ -148,9 +150,10 @@ def _lines(table: TaskTable, seen: Mapping[str, float], draws: int, seed: int) -
             steep = np.where(steep > 0, seen["slope"] ** 2 / steep, np.nan)
     else:
         steep = 2 * seen["slope"] - steep
-    sides = (2 * side.mean() - drawn.mean(axis=1)
-             for side, drawn in ((table.real, real), (table.sim, sim)))  # fmt: skip
-    real_mean, sim_mean = sides
+    sim_mean, real_mean = (
+        2 * rates.mean() - drawn.mean(axis=1)
+        for rates, drawn in ((table.sim, sim), (table.real, real))
+    )
     return {"slope": steep, "intercept": real_mean - steep * sim_mean}
 
 

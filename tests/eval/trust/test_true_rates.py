@@ -73,6 +73,8 @@ def test_a_rate_without_trials_is_known() -> None:
     sim, real = true_rates(table, 300, np.random.default_rng(0))
     assert real == pytest.approx(np.broadcast_to(table.real, real.shape))
     assert sim.std(axis=0).min() > 0.005
+    low, high = over_trials(table, 0.95, 0)["slope"]
+    assert low < 1.0 < high
 
 
 def test_scores_that_differ_little_have_little_noise() -> None:
