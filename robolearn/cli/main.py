@@ -137,7 +137,14 @@ def main(argv: list[str] | None = None) -> int:
     name = args[0] if args else ""
     try:
         with remembered():
-            return _command(args)
+            try:
+                code = _command(args)
+            except SystemExit:
+                # Help that is still buffered would break where nobody handles it.
+                sys.stdout.flush()
+                raise
+            sys.stdout.flush()
+            return code
     except KeyboardInterrupt:
         print(file=sys.stderr)
         text = f"robolearn: stopped by {stopped_by()}; everything committed so far is kept"

@@ -18,11 +18,13 @@ from sim.scene.load import load_scene
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["scene", "ls"], ["data", "--help"]])
-def test_a_reader_that_has_gone_is_no_error(arguments):
+@pytest.mark.parametrize("unbuffered", ["1", ""])
+def test_a_reader_that_has_gone_is_no_error(arguments, unbuffered):
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "robolearn.cli.main", *arguments]
-    result = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True)
+    env = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    result = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=env)
     os.close(write)
     assert (result.returncode, result.stderr) == (0, "")
 
