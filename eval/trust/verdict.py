@@ -113,8 +113,8 @@ def judge(table: TaskTable, seen: Seen, seed: int) -> Judgement:
     if seen.undefined:
         return Judgement(verdict, f"no order to compare: {seen.undefined}", _needed(k))
     low = float(_lower(np.array([seen.order]), k)[0])
-    interval = f"{100 * LEVEL:g} % interval from {low:.2f}" if k > 3 else "too few for an interval"
-    why = [f"Spearman {seen.order:.2f} of {k} policies, {interval}"]
+    interval = f"{100 * LEVEL:g} % interval from {low:z.2f}" if k > 3 else "too few for an interval"
+    why = [f"Spearman {seen.order:z.2f} of {k} policies, {interval}"]
     if verdict != RELIABLY and seen.by_chance is not None:
         why.append(
             f"p = {seen.by_chance.value:.2g} that rates agree so well by"
@@ -166,8 +166,12 @@ def _noise_explains(seen: Seen) -> bool:
 def _noise_words(seen: Seen) -> str:
     if seen.by_noise is None:
         return f" where at most {RATES_ONLY:g} is accepted without trial numbers"
-    share = f"{100 * seen.by_noise.value:.2g} of 100 repetitions of a perfect order"
-    return f", which noise reaches in {share}{_untold(seen.by_noise, REACHED)}"
+    times = 100 * seen.by_noise.value
+    share = f"{times:.1f}" if times < 9.95 else f"{times:.0f}"
+    return (
+        f", which noise reaches in {share} of 100 repetitions of a perfect"
+        f" order{_untold(seen.by_noise, REACHED)}"
+    )
 
 
 def _untold(share: Share, limit: float) -> str:

@@ -151,6 +151,15 @@ def test_the_same_seed_gives_the_same_report() -> None:
     assert first.judgement == again.judgement
 
 
+def test_a_reason_says_its_shares_in_plain_numbers() -> None:
+    even = [i / 10 for i in range(11)]
+    pairs = tuple(
+        PolicyPair(f"p{i}", (Outcomes(r, 20),), (Outcomes(r, 50),)) for i, r in enumerate(even)
+    )
+    why = trust_in(TaskTable("t", pairs)).judgement.why
+    assert "MMRV 0.000, which noise reaches in 100 of 100 repetitions of a perfect order" in why
+
+
 def test_more_trials_recognise_more() -> None:
     rng = np.random.default_rng(0)
     few = drawn(np.linspace(0.3, 0.7, 8), np.linspace(0.3, 0.7, 8), (10, 40), rng)
