@@ -182,7 +182,8 @@ def _outcomes(cells: _Cells, side: str) -> Outcomes:
     for name, value in ((names[0], successes), (names[1], trials)):
         if value != int(value) or not 0 <= value <= _MOST:
             raise DataError(
-                f"{cells.where}: {name} is '{cells.text(name)}'; expected a whole number from 0"
+                f"{cells.where}: {name} is '{cells.text(name)}'; expected a whole number from 0 to"
+                f" {_MOST}"
             )
     if trials == 0:
         raise DataError(f"{cells.where}: {names[1]} is 0; a policy without trials is left out")

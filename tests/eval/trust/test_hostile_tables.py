@@ -137,6 +137,7 @@ def test_one_table_is_one_report_however_it_was_saved(tmp_path: Path) -> None:
         (["t,a,3,2,1,2"], "3 of 2 trials"),
         (["t,a,-1,2,1,2"], "whole number from 0"),
         (["t,a,0.5,2,1,2"], "whole number from 0"),
+        (["t,a,1,9007199254740993999,1,2"], "whole number from 0 to 9007199254740992"),
         (["t,a,1,0,1,2"], "without trials is left out"),
         (["t,a,1,2,1"], "sim_trials is empty"),
         (["t,a,1,2,1,2,9"], "7 cells"),
