@@ -147,12 +147,12 @@ def trust_in(table: TaskTable, *, level: float = 0.95, seed: int = 0) -> TaskTru
     """Judge one table."""
     # What sums round to, and which of equal pairs is the worst, is no matter of the order of lines.
     named = table.by_name
-    measures = _measured(named, level, seed)
+    drawn = resampling.Drawn(named, seed)
+    measures = _measured(drawn, level)
     order, violation = measures["spearman"], measures["mmrv"]
     worst = _worst(named)
     seen = _seen(
-        named,
-        seed,
+        drawn,
         order=float("nan") if order.value is None else order.value,
         violation=float("nan") if violation.value is None else violation.value,
         undefined=order.why,
@@ -176,19 +176,21 @@ def verdict_of(table: TaskTable, *, seed: int = 0) -> Verdict:
     found = values(sim=table.sim[None], real=table.real[None], names=names)
     order, violation = (float(found[name][0]) for name in names)
     undefined = _why_undefined("spearman", table, order)
-    seen = _seen(table, seed, order=order, violation=violation, undefined=undefined, worst="")
+    drawn = resampling.Drawn(table, seed)
+    seen = _seen(drawn, order=order, violation=violation, undefined=undefined, worst="")
     return decide(table.k, seen)
 
 
 def _seen(
-    table: TaskTable, seed: int, *, order: float, violation: float, undefined: str, worst: str
+    drawn: resampling.Drawn, *, order: float, violation: float, undefined: str, worst: str
 ) -> Seen:
+    table, seed = drawn.table, drawn.seed
     return Seen(
         order=order,
         violation=violation,
         by_chance=None if undefined else resampling.as_correlated(table, seed, ALPHA),
-        by_noise=None if undefined else resampling.as_violated(table, seed, REACHED),
-        noise={} if undefined else resampling.order_floor(table, seed),
+        by_noise=None if undefined else resampling.as_violated(table, seed, REACHED, drawn),
+        noise={} if undefined else resampling.order_floor(table, seed, drawn),
         undefined=undefined,
         trials=table.fewest,
         rates=_different(table),
@@ -204,16 +206,17 @@ def wrong_words(pair: WrongPair) -> str:
     )
 
 
-def _measured(table: TaskTable, level: float, seed: int) -> dict[str, Measured]:
+def _measured(drawn: resampling.Drawn, level: float) -> dict[str, Measured]:
+    table, seed = drawn.table, drawn.seed
     if table.k == 0:
         missing = "no policy is in all tasks" if table.pooled else "no policies"
         return {n: Measured(None, missing, *(None,) * 6) for n in MEASURES}
     seen = values(sim=table.sim[None], real=table.real[None])
-    trials = resampling.over_trials(table, level, seed)
+    trials = resampling.over_trials(table, level, seed, drawn)
     policies = resampling.over_policies(table, level, seed)
     dropped = resampling.drop_one(table)
     by_chance = resampling.chance(table, seed)
-    noise = resampling.noise_floor(table, seed)
+    noise = resampling.noise_floor(table, seed, drawn=drawn)
     out: dict[str, Measured] = {}
     for name in MEASURES:
         value = float(seen[name][0])

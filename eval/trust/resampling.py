@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Int64
@@ -85,12 +86,34 @@ class Share:
         return self.exact or not low < limit < high
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """Simulators drawn from ``table``, each once for all that looks at it: ``(sim, real)``."""
+
+    table: TaskTable
+    seed: int
+
+    @cached_property
+    def perfect(self) -> tuple[FloatRows, FloatRows]:
+        """With exactly the real rates."""
+        rng = _rng(self.seed, "perfect", self.table.task)
+        return self.table.by_name.perfect(draws_of(self.table.k), rng)
+
+    @cached_property
+    def ordered(self) -> tuple[FloatRows, FloatRows]:
+        """With the perfect order, the bias and the scale of this one."""
+        rng = _rng(self.seed, "ordered", self.table.task)
+        return self.table.by_name.ordered(draws_of(self.table.k), rng)
+
+
 def draws_of(k: int) -> int:
     """How many draws stand for a distribution over tables of ``k`` policies."""
     return int(np.clip(_PAIRS // max(1, k * k), _LEAST, _MOST))
 
 
-def over_trials(table: TaskTable, level: float, seed: int) -> dict[str, Span]:
+def over_trials(
+    table: TaskTable, level: float, seed: int, drawn: Drawn | None = None
+) -> dict[str, Span]:
     """Intervals of what endless trials of these policies would say.
 
     Most measures are worse with noise than they are, and worse still in trials done again: theirs
@@ -105,7 +128,7 @@ def over_trials(table: TaskTable, level: float, seed: int) -> dict[str, Span]:
     others = [name for name in MEASURES if name not in _LINE]
     sim, real = true_rates(table, draws, _rng(seed, "true", table.task))
     found = _spans(values(sim=sim, real=real, names=others), level)
-    ideal = _ideal(table, draws, level, seed)
+    ideal = _ideal(drawn or Drawn(table, seed), level)
     related = found.get("pearson", (-1.0, 1.0))[0] > 0
     for name, span in found.items():
         ends = [*span, seen[name]]
@@ -119,12 +142,9 @@ def over_trials(table: TaskTable, level: float, seed: int) -> dict[str, Span]:
     return {name: span for name, span in found.items() if math.isfinite(seen[name])}
 
 
-def _ideal(table: TaskTable, draws: int, level: float, seed: int) -> dict[str, Span]:
+def _ideal(drawn: Drawn, level: float) -> dict[str, Span]:
     """What simulators have that are perfect: in rates; in order alone, for measures of that."""
-    sides = (
-        (_SCALED, table.ordered(draws, _rng(seed, "ordered", table.task))),
-        (("mae", "ccc"), table.perfect(draws, _rng(seed, "perfect", table.task))),
-    )
+    sides = ((_SCALED, drawn.ordered), (("mae", "ccc"), drawn.perfect))
     out: dict[str, Span] = {}
     for names, (sim, real) in sides:
         for name, (low, high) in _spans(values(sim=sim, real=real, names=names), level).items():
@@ -183,33 +203,37 @@ def drop_one(table: TaskTable) -> dict[str, Span]:
 
 
 def noise_floor(
-    table: TaskTable, seed: int, names: Sequence[str] = tuple(MEASURES)
+    table: TaskTable,
+    seed: int,
+    names: Sequence[str] = tuple(MEASURES),
+    drawn: Drawn | None = None,
 ) -> dict[str, NoiseFloor]:
     """A perfect simulator's scores (parametric bootstrap from the real rates)."""
-    rng = _rng(seed, "perfect", table.task)
-    return _floors(*table.by_name.perfect(draws_of(table.k), rng), names) if table.noisy else {}
+    return _floors(*(drawn or Drawn(table, seed)).perfect, names) if table.noisy else {}
 
 
-def order_floor(table: TaskTable, seed: int) -> dict[str, NoiseFloor]:
+def order_floor(table: TaskTable, seed: int, drawn: Drawn | None = None) -> dict[str, NoiseFloor]:
     """Spearman's correlation and MMRV of a simulator whose order is perfect, with the bias and the
     scale of this one: the closer together its rates, the more often noise swaps them.
     """
-    rng = _rng(seed, "ordered", table.task)
     names = ("spearman", "mmrv")
-    return _floors(*table.by_name.ordered(draws_of(table.k), rng), names) if table.noisy else {}
+    return _floors(*(drawn or Drawn(table, seed)).ordered, names) if table.noisy else {}
 
 
-def as_violated(table: TaskTable, seed: int, limit: float) -> Share | None:
+def as_violated(
+    table: TaskTable, seed: int, limit: float, drawn: Drawn | None = None
+) -> Share | None:
     """How often that simulator's MMRV is as large as this one's, to tell it from ``limit``; None
     without trial numbers.
     """
     if not table.noisy:
         return None
-    table, rng = table.by_name, _rng(seed, "ordered", table.task)
+    table, rng = table.by_name, _rng(seed, "ordered", "more", table.task)
     seen = float(mmrv(sim=table.sim[None], real=table.real[None])[0])
+    first = [(drawn or Drawn(table, seed)).ordered]
 
     def draw() -> Flags:
-        sim, real = table.ordered(draws_of(table.k), rng)
+        sim, real = first.pop() if first else table.ordered(draws_of(table.k), rng)
         return mmrv(sim=sim, real=real) >= seen - 1e-9
 
     return _counted(draw, limit)
