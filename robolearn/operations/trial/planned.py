@@ -56,7 +56,7 @@ from robolearn.operations.goals import goal_run, params_for
 from robolearn.operations.suites import open_suite
 from robolearn.operations.trial.episodes import STORE
 from robolearn.operations.trial.options import DesignOptions, TrialOptions
-from robolearn.operations.trial.sources import given_policies, located_sources
+from robolearn.operations.trial.sources import GivenPolicy, given_policies, located_sources
 from robolearn.types import Condition
 
 KEPT = "kept"
@@ -197,9 +197,7 @@ def _draft(options: TrialOptions, design: DesignOptions, robot: Path, where: Pat
     run = goal_run([Path(p.source) for p in policies if not is_server(p.source)], suite.config.task)
     for file, cell in cells.items():
         params_for(cell.task_params, suite.config.task, run, f"'{file}'")
-    nonce = new_nonce()
     words = aliases(len(policies))
-    by_hash = shuffled(words, tuple(p.hash for p in policies), nonce)
     slots = schedule(
         [c.id for c in conditions],
         words,
@@ -220,10 +218,7 @@ def _draft(options: TrialOptions, design: DesignOptions, robot: Path, where: Pat
         note="blinded trials",
         starts=starts,
     )
-    sealed = tuple(
-        SealedPolicy(by_hash[p.hash], p.name, p.hash, p.source, dict(p.files)) for p in policies
-    )
-    key = SealedKey(nonce, tuple(sorted(sealed, key=lambda p: p.alias)), plan_text(registered))
+    key = _sealed(policies, words, registered)
     plan = TrialPlan(
         suite=suite.label,
         cells={
@@ -260,6 +255,18 @@ def _draft(options: TrialOptions, design: DesignOptions, robot: Path, where: Pat
     )
     text = find_config(where).read_text(encoding="utf-8")
     return Draft(trials, text, {cell.name: cell for cell in cells.values()})
+
+
+def _sealed(
+    policies: Sequence[GivenPolicy], words: tuple[str, ...], registered: Preregistration
+) -> SealedKey:
+    """Policies under aliases that a nonce deals out."""
+    nonce = new_nonce()
+    by_hash = shuffled(words, tuple(p.hash for p in policies), nonce)
+    sealed = (
+        SealedPolicy(by_hash[p.hash], p.name, p.hash, p.source, dict(p.files)) for p in policies
+    )
+    return SealedKey(nonce, tuple(sorted(sealed, key=lambda p: p.alias)), plan_text(registered))
 
 
 def _cells(options: TrialOptions, robot: Path) -> Mapping[Path, CellConfig]:
